@@ -72,6 +72,11 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4")
       ->type_name("FORMAT")
       ->group("Problem");
+  app.add_option("--gathered-weights", request.gathered_weights,
+                 "Ranks that gather weights gather them in the model's numbers (default), or those of layers in the products' 8\n"
+                 "bits: model or products")
+      ->type_name("model|products")
+      ->group("Problem");
   app.add_option("--attention", request.attention,
                  "Attention is one kernel, or writes the scores of all pairs of tokens as before 2022: fused (default) or\n"
                  "unfused")
@@ -94,9 +99,11 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "In which Adam's two moments are kept, such as bfloat16 (default float32)")
       ->type_name("DTYPE")
       ->group("Problem");
-  app.add_option("--master-dtype", request.master_dtype,
-                 "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32)")
-      ->type_name("DTYPE")
+  app.add_option(
+         "--master-dtype", request.master_dtype,
+         "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32), or none: weights\n"
+         "are updated themselves")
+      ->type_name("DTYPE|none")
       ->group("Problem");
   add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
   add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");

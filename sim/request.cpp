@@ -261,7 +261,12 @@ void take_model_flags(const Request& request, Transformer& model) {
   if (request.loss_chunk > 0) {
     model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
   }
-  if (!request.products.empty()) model.products = parse_product_format(request.products);
+  if (!request.products.empty()) {
+    model.products = parse_product_format(request.products);
+    if (model.products != ProductFormat::fp8) model.narrow_gathers = false;
+  }
+  if (!request.gathered_weights.empty())
+    model.narrow_gathers = one_of_two("--gathered-weights", request.gathered_weights, "products", "model");
   if (!request.attention.empty()) model.fused_attention = one_of_two("--attention", request.attention, "fused", "unfused");
   if (!request.layer_code.empty()) model.code = parse_layer_code(request.layer_code);
   if (!request.loss_dtype.empty()) model.loss_in_float32 = one_of_two("--loss-dtype", request.loss_dtype, "float32", "model");
@@ -269,20 +274,21 @@ void take_model_flags(const Request& request, Transformer& model) {
 }
 
 /// Weights in the model's numbers, gradients too unless said otherwise, and Adam's states: two
-/// moments, and for weights of 16 bits a master copy, in float32 unless said otherwise.
+/// moments, and for weights of 16 bits a master copy unless it is none, in float32 unless said
+/// otherwise.
 /// @throws InputError  for a master copy of weights of 32 bits or more
 ParameterBytes parameter_bytes(const Request& request, Dtype dtype) {
   const auto width = [](const std::string& said, std::int64_t unsaid) {
     return said.empty() ? unsaid : size_bytes(parse_dtype(said));
   };
   const std::int64_t weight = size_bytes(dtype);
+  const std::int64_t master = request.master_dtype == "none" ? 0 : width(request.master_dtype, 4);
   if (weight >= 4 && !request.master_dtype.empty()) {
     throw InputError(concat("--master-dtype: weights of ", name(dtype), " have no master copy; leave it out"));
   }
   return {.weight = weight,
           .gradient = width(request.gradient_dtype, weight),
-          .optimizer = (weight < 4 ? width(request.master_dtype, 4) : 0) +
-                       2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
+          .optimizer = (weight < 4 ? master : 0) + 2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
 }
 
 /// @throws InputError  where a device lacks the format of the model's products, or the cost model
@@ -365,6 +371,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.overlap_gathers = one_of_two("--overlap-param-gather", request.overlap_gathers, "on", "off");
   problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");
   if (!work) problem.parameter_bytes = parameter_bytes(request, model ? model->dtype : Dtype::bf16);
+  problem.master_copies = request.master_dtype != "none";
   problem.noise = request.noise;
   problem.max_tasks = tasks_within(request.limit);
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);

@@ -39,11 +39,12 @@ struct Request {
   std::int64_t microbatches = 0;
   std::string recompute;  ///< none, selective[:PARTS], full[:LAYERS], "auto", or "" for the command's own default
   std::string offload = "off";
-  std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
-  std::string products;         ///< "": the model's own, 16bit
-  std::string attention;        ///< fused or unfused; "": the model's own, fused
-  std::string layer_code;       ///< "": the model's own, megatron
-  std::string loss_dtype;       ///< float32 or model; "": the model's own, float32
+  std::int64_t loss_chunk = 0;   ///< entries of the vocabulary at a time; 0: the model's own, all
+  std::string products;          ///< "": the model's own, 16bit
+  std::string gathered_weights;  ///< model or products; "": the model's own, model
+  std::string attention;         ///< fused or unfused; "": the model's own, fused
+  std::string layer_code;        ///< "": the model's own, megatron
+  std::string loss_dtype;        ///< float32 or model; "": the model's own, float32
   Mesh mesh;
   std::string layout = "tcsd";   ///< the order of its axes
   std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even

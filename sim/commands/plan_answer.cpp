@@ -124,7 +124,9 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   if (!flags.today.empty()) framework = (today = read_today(flags))->framework;
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
   const bool own = !flags.base.moment_dtype.empty() || !flags.base.master_dtype.empty();
-  if (framework && own && (today || *framework != Framework::megatron)) {
+  const bool all_narrow = flags.base.moment_dtype == "bfloat16" && flags.base.master_dtype == "none";  // torchtitan's
+  if (framework && own &&
+      (today || (*framework != Framework::megatron && !(*framework == Framework::torchtitan && all_narrow)))) {
     throw InputError(concat(flags.base.moment_dtype.empty() ? "--master-dtype" : "--moment-dtype",
                             " is written by --emit megatron only, and --today says its own; leave it out"));
   }

@@ -46,6 +46,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
 Transformer with_numbers_of(Transformer model, const Transformer& other) {
   model.dtype = other.dtype;
   model.products = other.products;
+  model.narrow_gathers = other.narrow_gathers;
   model.edges_count_as_layers = other.edges_count_as_layers;
   model.loss_in_float32 = other.loss_in_float32;
   return model;
@@ -54,12 +55,16 @@ Transformer with_numbers_of(Transformer model, const Transformer& other) {
 /// The model of the flags and of the file: from one, or the same in both.
 void take_model(PlanFlags& flags, const FrameworkJob& job) {
   Request& base = flags.base;
+  if (job.products && base.products.empty()) {
+    base.products = name(*job.products);
+    if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
+  }
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
     if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));
     const std::optional<Transformer> known = models::detail::find(job.model->name);
-    const bool plain =
-        known && job.model->products == ProductFormat::bits16 && !job.model->edges_count_as_layers && job.model->loss_in_float32;
+    const bool plain = known && (job.products || job.model->products == ProductFormat::bits16) &&
+                       !job.model->edges_count_as_layers && job.model->loss_in_float32;
     base.model = plain ? job.model->name : flags.today;
     base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
     return;
@@ -123,6 +128,7 @@ void take_optimizer(FrameworkJob& job, Request& request) {
     return;
   }
   if (parts->master == 2) request.master_dtype = "float16";
+  if (!job.master_copies) request.master_dtype = "none";
   if (parts->moment == 2) request.moment_dtype = "bfloat16";
 }
 
@@ -141,7 +147,7 @@ void take_best_switches(Framework framework, PlanFlags& flags) {
 namespace {
 
 /// Single changes of a job that may make it faster.
-std::vector<FrameworkJob> changes_of(const FrameworkJob& job) {
+std::vector<FrameworkJob> changes_of(const FrameworkJob& job, Framework framework) {
   std::vector<FrameworkJob> changes;
   const auto add = [&](auto change) {
     FrameworkJob next = job;
@@ -160,7 +166,11 @@ std::vector<FrameworkJob> changes_of(const FrameworkJob& job) {
     });
   }
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    if (job.recompute != recompute) add([&](FrameworkJob& next) { next.recompute = recompute; });
+    if (job.recompute == recompute) continue;
+    add([&](FrameworkJob& next) {
+      next.recompute = recompute;
+      next.recompute_parts = recompute == Recompute::selective ? unnamed_parts(framework) : RecomputeParts{};
+    });
   }
   add([](FrameworkJob& next) { next.microbatch_size *= 2; });
   if (job.microbatch_size % 2 == 0) add([](FrameworkJob& next) { next.microbatch_size /= 2; });
@@ -194,7 +204,7 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   const FrameworkJob& now = today.file.job;
   today.plan = {.layout = now.layout(), .choice = now.choice, .bound = {}, .summary = simulated(now)};
   const Transformer& model = *planned.request.problem.model;
-  std::vector<FrameworkJob> all = changes_of(now);
+  std::vector<FrameworkJob> all = changes_of(now, today.file.framework);
   std::erase_if(all, [&](FrameworkJob& one) {
     one.model = model;
     return !cannot_run(today.file.framework, one).empty() || words_of(today.file.framework, now, one, model).empty();

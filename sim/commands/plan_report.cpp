@@ -69,6 +69,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.loss_is_layer && !plan.layout.balanced_stages) text += " --account-for-loss-in-pipeline-split";
   if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
   for (const auto& [flag, value] : {std::pair{"--products", &base.products},
+                                    {"--gathered-weights", &base.gathered_weights},
                                     {"--attention", &base.attention},
                                     {"--layer-code", &base.layer_code},
                                     {"--loss-dtype", &base.loss_dtype},

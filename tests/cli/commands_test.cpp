@@ -286,9 +286,15 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   CHECK(time(" --products fp8-rows --layer-code torchtitan") > time(" --products fp8"));
   CHECK(time(" --attention unfused") > plain);
   CHECK(time(" --layer-code torchtitan-eager") > time(" --layer-code torchtitan"));
+  const std::string narrow = " --products fp8 --layer-code torchtitan";
+  CHECK(time(narrow + " --gathered-weights products") < time(narrow));
+  CHECK(time(narrow + " --gathered-weights model") == time(narrow));
+  support::check_refused(run(problem + " --gathered-weights products"), {"gathered in 8 bits", "fp8"});
+  support::check_refused(run(problem + narrow + " --gathered-weights fp8"), {"--gathered-weights", "products", "model"});
   // 4 bytes less for each parameter, which one device owns.
   CHECK(memory("") - memory(" --moment-dtype bfloat16") == doctest::Approx(4 * 3'212'749'824.0).epsilon(1e-3));
   CHECK(memory("") - memory(" --master-dtype float16") == doctest::Approx(2 * 3'212'749'824.0).epsilon(1e-3));
+  CHECK(memory("") - memory(" --master-dtype none") == doctest::Approx(4 * 3'212'749'824.0).epsilon(1e-3));
   CHECK(memory(" --loss-dtype model") < memory(""));
   CHECK(time(" --loss-dtype model") < plain);
   CHECK(time(" --loss-dtype float32") == plain);

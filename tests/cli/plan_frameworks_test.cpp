@@ -108,6 +108,20 @@ TEST_CASE("the settings that are printed are those of the best plan that the fra
   }
 }
 
+TEST_CASE("torchtitan's products in 8 bits, and gathers of their weights, are planned with") {
+  const support::Folder folder;
+  const std::string file = folder.write(
+      "job.toml",
+      "[model]\nname = 'llama3'\nflavor = '8B'\nconverters = ['quantize.linear.float8']\n[training]\nlocal_batch_size = 1\n"
+      "seq_len = 2048\n[activation_checkpoint]\nmode = 'full'\n[quantize.linear.float8]\n"
+      "enable_fsdp_float8_all_gather = true\nfilter_fqns = ['output']\n");
+  const json answer = parsed(run("plan --json - --budget 1 --cluster dgx-h100 --today " + file));
+  CHECK(answer.at("today").at("notes").empty());
+  const std::string command = answer.at("today").at("command");
+  CHECK(command.find("--model llama-3-8b ") != std::string::npos);
+  CHECK(command.find("--products fp8 --gathered-weights products") != std::string::npos);
+}
+
 TEST_CASE("a framework that cannot run the best plan says so, and why") {
   const std::string problem = " --cluster 3x2 --model llama-8x512 --sequence 2048 --global-batch 12 --schedules ";
   const auto printed = run("plan --emit megatron --json -" + problem + "tawpipe,1f1b");

@@ -46,6 +46,9 @@ TEST_CASE("of several formats of products the fastest is planned, and what the o
   support::check_refused(run(problem + " --products 16bit,fp9"), {"fp9", "fp8"});
   support::check_refused(run(problem + " --moment-dtype bfloat16 --emit torchtitan"), {"--moment-dtype", "--emit"});
   support::check_refused(run(problem + " --master-dtype float16 --emit torchtitan"), {"--master-dtype", "--emit"});
+  const std::string all = run(problem + " --moment-dtype bfloat16 --master-dtype none --emit torchtitan").out;
+  CHECK(all.find("dtype = \"bfloat16\"\n") != std::string::npos);
+  CHECK(all.find("--master-dtype none") != std::string::npos);
   const std::string narrow =
       run(problem + " --moment-dtype bfloat16 --master-dtype float16 --loss-dtype model --emit megatron").out;
   for (const char* flag : {"--use-precision-aware-optimizer", "--main-params-dtype fp16", "--exp-avg-dtype bf16",

@@ -57,7 +57,9 @@ Transformer draw_model(support::Random& random) {
   if (random.between(0, 3) == 0) model.recompute_parts = RecomputeParts::of_bits(random.between(0, 15));
   if (model.dtype == Dtype::bf16 && random.between(0, 2) == 0) {
     model.products = support::one_of<ProductFormat>(
-        random, {ProductFormat::fp8, ProductFormat::fp8_block, ProductFormat::mxfp8, ProductFormat::nvfp4});
+        random,
+        {ProductFormat::fp8, ProductFormat::fp8_rows, ProductFormat::fp8_block, ProductFormat::mxfp8, ProductFormat::nvfp4});
+    model.narrow_gathers = model.products == ProductFormat::fp8 && random.between(0, 1) == 0;
   }
   return model;
 }
@@ -85,6 +87,11 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   if (random.between(0, 2) == 0) problem.parameter_bytes.gradient = 4;
   if (framework == Framework::megatron && random.between(0, 3) == 0)
     problem.parameter_bytes.optimizer = support::one_of<std::int64_t>(random, {6, 8, 10});
+  if (framework != Framework::megatron && random.between(0, 5) == 0) {
+    problem.master_copies = framework != Framework::torchtitan;
+    problem.parameter_bytes.optimizer = problem.master_copies ? support::one_of<std::int64_t>(random, {6, 10}) : 4;
+    problem.parameter_bytes.gradient = 2;
+  }
   return for_framework(framework, request);
 }
 

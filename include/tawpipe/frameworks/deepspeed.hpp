@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/frameworks/detail/deepspeed_skipped.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/json_settings.hpp"
 
@@ -24,6 +25,9 @@ struct DeepspeedSettings {
   bool bf16 = false;
   bool fp16 = false;
   std::string accumulated;
+  bool bf16_master = false;
+  bool bf16_states = false;
+  bool fp16_master = false;
   int stage = 0;
   bool overlap = false;
   std::string optimizer_device = "none";
@@ -41,7 +45,10 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
                  {"train_micro_batch_size_per_gpu", &S::microbatch},
                  {"gradient_accumulation_steps", &S::accumulation},
                  {"bf16.enabled", &S::bf16},
+                 {"bf16.bf16_master_weights_and_grads", &S::bf16_master},
+                 {"bf16.bf16_optimizer_states", &S::bf16_states},
                  {"fp16.enabled", &S::fp16},
+                 {"fp16.fp16_master_weights_and_grads", &S::fp16_master},
                  {"data_types.grad_accum_dtype", &S::accumulated, {"fp32", "bf16", "fp16"}},
                  {"zero_optimization.stage", &S::stage},
                  {"zero_optimization.overlap_comm", &S::overlap},
@@ -62,56 +69,8 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
                   {"zero_optimization.zero_quantized_weights", "false", narrow, false},
                   {"zero_optimization.zero_quantized_gradients", "false", narrow, false},
                   {"activation_checkpointing.cpu_checkpointing", "false", "simulated with no activations offloaded", false},
-                  {"bf16.bf16_master_weights_and_grads", "false", "simulated with states in 12 bytes a parameter", false},
-                  {"fp16.fp16_master_weights_and_grads", "false", "simulated with states in 12 bytes a parameter", false},
                   {"elasticity.enabled", "false", "simulated with the batch as given", false}},
-      .skipped =
-          "_comment optimizer.* scheduler.* communication_data_type prescale_gradients gradient_predivide_factor "
-          "sparse_gradients "
-          "gradient_clipping steps_per_print wall_clock_breakdown dump_state memory_breakdown disable_allgather "
-          "managed_gradient_accumulation seq_parallel_communication_data_type zero_allow_untested_optimizer "
-          "zero_force_ds_cpu_optimizer bf16.immediate_grad_update bf16.check_grad_overflow bf16.bf16_optimizer_states "
-          "fp16.auto_cast "
-          "fp16.loss_scale fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis fp16.consecutive_hysteresis "
-          "fp16.min_loss_scale amp.opt_level torch_autocast.dtype torch_autocast.lower_precision_safe_modules checkpoint.* aio.* "
-          "flops_profiler.* "
-          "tensorboard.* wandb.* csv_monitor.* comet.* comms_logger.* logging.* elasticity.* autotuning.* data_efficiency.* "
-          "curriculum_learning.* compression_training.* sparse_attention.* hybrid_engine.* expert_parallel.* "
-          "tensor_parallel.dtype "
-          "tensor_parallel.tp.* tensor_parallel.tensor_parallel.* tensor_parallel.injection_policy_tuple "
-          "tensor_parallel.partition_config.* tensor_parallel.preset_model tensor_parallel.keep_module_on_host "
-          "tensor_parallel.replace_with_kernel_inject tensor_parallel.kernel_inject activation_checkpointing.* "
-          "zero_optimization.contiguous_gradients zero_optimization.reduce_scatter zero_optimization.reduce_bucket_size "
-          "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.allgather_partitions "
-          "zero_optimization.allgather_bucket_size zero_optimization.load_from_fp32_weights zero_optimization.elastic_checkpoint "
-          "zero_optimization.sub_group_size zero_optimization.cpu_offload_use_pin_memory zero_optimization.zenflow.* "
-          "zero_optimization.offload_param.nvme_path zero_optimization.offload_param.buffer_count "
-          "zero_optimization.offload_param.buffer_size zero_optimization.offload_param.max_in_cpu "
-          "zero_optimization.offload_param.pin_memory zero_optimization.offload_optimizer.nvme_path "
-          "zero_optimization.offload_optimizer.buffer_count zero_optimization.offload_optimizer.pin_memory "
-          "zero_optimization.offload_optimizer.pipeline_read zero_optimization.offload_optimizer.pipeline_write "
-          "zero_optimization.offload_optimizer.pipeline zero_optimization.offload_optimizer.fast_init "
-          "zero_optimization.offload_optimizer.super_offload zero_optimization.offload_optimizer.convert_grad_on_cpu "
-          "zero_optimization.offload_optimizer.cpuadam_cores_perc zero_optimization.stage3_prefetch_bucket_size "
-          "zero_optimization.stage3_param_persistence_threshold zero_optimization.stage3_model_persistence_threshold "
-          "zero_optimization.stage3_max_live_parameters zero_optimization.stage3_max_reuse_distance "
-          "zero_optimization.stage3_gather_16bit_weights_on_model_save zero_optimization.stage3_module_granularity_threshold "
-          "zero_optimization.stage3_use_all_reduce_for_fetch_params zero_optimization.stage3_allgather_sequential "
-          "zero_optimization.stage3_partition_stream_chunk_size zero_optimization.stage3_gather_fp16_weights_on_model_save "
-          "zero_optimization.prefetch_bucket_size zero_optimization.param_persistence_threshold "
-          "zero_optimization.model_persistence_threshold zero_optimization.max_live_parameters "
-          "zero_optimization.max_reuse_distance zero_optimization.gather_16bit_weights_on_model_save "
-          "zero_optimization.module_granularity_threshold zero_optimization.use_all_reduce_for_fetch_params "
-          "zero_optimization.allgather_sequential zero_optimization.partition_stream_chunk_size "
-          "zero_optimization.ignore_unused_parameters zero_optimization.legacy_stage1 zero_optimization.round_robin_gradients "
-          "zero_optimization.zero_quantized_nontrainable_weights zero_optimization.zeropp_loco_param.* "
-          "zero_optimization.mics_hierarchical_params_gather zero_optimization.memory_efficient_linear "
-          "zero_optimization.pipeline_loading_checkpoint zero_optimization.override_module_apply "
-          "zero_optimization.log_trace_cache_warnings zero_optimization.enable_sanity_checks "
-          "zero_optimization.save_muon_momentum_buffer_in_memory zero_optimization.leaf_module.* pipeline.* compile.* "
-          "monitor_config.* timers.* eigenvalue.* "
-          "quantize_training.* progressive_layer_drop.* dataloader_drop_last use_data_before_expert_parallelism_ nebula.* "
-          "graph_harvesting load_universal_checkpoint wall_clock_breakdown_*",
+      .skipped = detail::deepspeed_skipped,
       .renamed = {{"bfloat16.enabled", "bf16.enabled"}}};
   return table;
 }
@@ -146,6 +105,15 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   if (s.bf16 && s.fp16) read.fail("fp16.enabled", "not with bf16.enabled");
   job.dtype = s.bf16 ? Dtype::bf16 : s.fp16 ? Dtype::f16 : Dtype::f32;
   job.gradient_bytes = s.accumulated == "fp32" || (!s.bf16 && !s.fp16) ? 4 : 2;
+  for (const auto& [name, set] :
+       {std::pair{"bf16.bf16_master_weights_and_grads", s.bf16_master}, {"fp16.fp16_master_weights_and_grads", s.fp16_master}}) {
+    if (!set) continue;
+    if (name[0] == 'b' ? !s.bf16 : !s.fp16) read.fail(name, concat("needs ", std::string_view{name}.substr(0, 4), ".enabled"));
+    if (s.stage == 0) read.fail(name, "needs zero_optimization.stage 1, 2 or 3");
+    job.gradient_bytes = 2;
+    job.optimizer_bytes = s.bf16_states ? 6 : 10;
+  }
+  if (s.bf16_states && !s.bf16_master) read.fail("bf16.bf16_optimizer_states", "needs bf16.bf16_master_weights_and_grads");
   std::int64_t microbatch = s.microbatch;
   std::int64_t batch = s.batch;
   if (microbatch > 0 && batch == 0) batch = microbatch * data * std::max<std::int64_t>(1, s.accumulation);
@@ -198,7 +166,15 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
                  "weights are bfloat16, float16 or float32");
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
                  "DeepSpeed leaves to the model which layers it recomputes (--recompute full)");
-  detail::need_float32_states(reasons, job);
+  const std::optional<OptimizerBytes> states = optimizer_of(job);
+  const bool float32 = states && states->moment == 4 && (states->master == 4 || size_bytes(job_dtype(job)) >= 4);
+  const bool moments = states && states->master == 2 && states->moment == 2 && job_dtype(job) == Dtype::bf16;
+  const bool master = states && states->master == 2 && states->moment == 4 && job.offload.optimizer;
+  reasons.add_if(!float32 && !moments && !master,
+                 "moments and master weights are in float32, in bfloat16, or in the host with the latter in 16 bits "
+                 "(--moment-dtype, --master-dtype)");
+  reasons.add_if((moments || master) && (job.gradient_bytes != 2 || !(sharded || job.shards())),
+                 "master weights in 16 bits have gradients of 16 bits, and are sharded (--gradient-dtype, --shard-states)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }
@@ -213,6 +189,10 @@ inline DeepspeedSettings deepspeed_settings(const FrameworkJob& job) {
   s.bf16 = dtype == Dtype::bf16;
   s.fp16 = dtype == Dtype::f16;
   if (job.gradient_bytes == 4 && (s.bf16 || s.fp16)) s.accumulated = "fp32";
+  const OptimizerBytes states = optimizer_of(job).value_or(OptimizerBytes{});
+  s.bf16_master = s.bf16 && states.master == 2;
+  s.fp16_master = s.fp16 && states.master == 2;
+  s.bf16_states = s.bf16_master && states.moment == 2;
   s.stage = job.choice.schedule == "fsdp" ? 3 : job.choice.schedule == "zero2" ? 2 : job.shards() ? 1 : 0;
   s.overlap = job.overlap_gradients;
   if (job.offload.optimizer) s.optimizer_device = "cpu";

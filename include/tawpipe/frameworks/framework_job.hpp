@@ -37,13 +37,16 @@ struct FrameworkJob {
   int context_inner = 0;  ///< of an exchange in two levels
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
-  std::int64_t optimizer_bytes = 0;       ///< of a parameter's states; 0: as with all of them in float32
-  bool edges_count_as_layers = false;     ///< embedding and loss, when the model is cut into stages
-  bool equal_stages = true;               ///< of as many layers each, with these
-  std::optional<Dtype> dtype = {};        ///< of the weights, if the settings give it
-  std::optional<Transformer> model = {};  ///< if the settings give all of it
-  std::string model_lacks = {};           ///< otherwise what is missing
-  std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
+  std::int64_t optimizer_bytes = 0;            ///< of a parameter's states; 0: as with all of them in float32
+  bool master_copies = true;                   ///< they include a copy of weights of 16 bits
+  bool edges_count_as_layers = false;          ///< embedding and loss, when the model is cut into stages
+  bool equal_stages = true;                    ///< of as many layers each, with these
+  std::optional<Dtype> dtype = {};             ///< of the weights, if the settings give it
+  std::optional<ProductFormat> products = {};  ///< of the layers' products, if the settings give it by itself
+  bool narrow_gathers = false;                 ///< with that, weights are gathered in it
+  std::optional<Transformer> model = {};       ///< if the settings give all of it
+  std::string model_lacks = {};                ///< otherwise what is missing
+  std::vector<std::string> notes = {};         ///< what was read but is not modelled, with its line
 
   bool shards() const { return sharding != StateSharding::none; }
   /// Parts into which the batch is cut.
@@ -94,6 +97,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .offload = layout.offload.value_or(problem.offload),
       .gradient_bytes = problem.parameter_bytes.gradient,
       .optimizer_bytes = problem.parameter_bytes.optimizer,
+      .master_copies = problem.master_copies,
       .edges_count_as_layers = problem.model->edges_count_as_layers,
       .equal_stages = problem.stage_cut.is_even() && !layout.balanced_stages,
       .dtype = problem.model->dtype,
@@ -112,16 +116,26 @@ inline Transformer with_dtype(Transformer model, Dtype dtype) {
   return model;
 }
 
+/// The model with its products as the job gives them by themselves, if it does.
+inline Transformer with_products(Transformer model, const FrameworkJob& job) {
+  if (!job.products) return model;
+  model.products = *job.products;
+  model.narrow_gathers = job.narrow_gathers;
+  return model;
+}
+
 /// Bytes of Adam's states of a parameter: its master copy (0: it has none) and each of two moments.
 struct OptimizerBytes {
   std::int64_t master = 4;
   std::int64_t moment = 4;
+
+  bool operator==(const OptimizerBytes&) const = default;
 };
 
-/// The parts of all of them together, where they are master copies of 2 or 4 bytes and equal moments
-/// of 2, 4 or 8; none otherwise.
-inline std::optional<OptimizerBytes> parts_of_optimizer(std::int64_t all, Dtype dtype) {
-  const bool copied = size_bytes(dtype) < 4;
+/// The parts of all of them together, where they are equal moments of 4, 2 or 8 bytes and, if weights
+/// of 16 bits have them, master copies of 4 or 2; none otherwise.
+inline std::optional<OptimizerBytes> parts_of_optimizer(std::int64_t all, Dtype dtype, bool copies = true) {
+  const bool copied = size_bytes(dtype) < 4 && copies;
   for (const std::int64_t master : {copied ? 4 : 0, copied ? 2 : 0}) {
     for (const std::int64_t moment : {4, 2, 8}) {
       if (master + 2 * moment == all) return OptimizerBytes{master, moment};
@@ -130,11 +144,14 @@ inline std::optional<OptimizerBytes> parts_of_optimizer(std::int64_t all, Dtype 
   return std::nullopt;
 }
 
+/// The weights' format, bfloat16 where it is not said.
+inline Dtype job_dtype(const FrameworkJob& job) { return job.dtype ? *job.dtype : job.model ? job.model->dtype : Dtype::bf16; }
+
 /// The same of a job.
 inline std::optional<OptimizerBytes> optimizer_of(const FrameworkJob& job) {
-  const Dtype dtype = job.dtype ? *job.dtype : job.model ? job.model->dtype : Dtype::bf16;
-  if (job.optimizer_bytes == 0) return OptimizerBytes{size_bytes(dtype) < 4 ? 4 : 0, 4};
-  return parts_of_optimizer(job.optimizer_bytes, dtype);
+  const Dtype dtype = job_dtype(job);
+  if (job.optimizer_bytes == 0) return OptimizerBytes{size_bytes(dtype) < 4 && job.master_copies ? 4 : 0, 4};
+  return parts_of_optimizer(job.optimizer_bytes, dtype, job.master_copies);
 }
 
 /// The job as a problem, on the cluster and with the costs and the model of `base`.
@@ -162,7 +179,9 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   }
   base.parameter_bytes.gradient = job.gradient_bytes;
   if (job.optimizer_bytes > 0) base.parameter_bytes.optimizer = job.optimizer_bytes;
+  base.master_copies = job.master_copies;
   if (base.model) {
+    base.model = with_products(*std::move(base.model), job);
     base.model->edges_count_as_layers = job.edges_count_as_layers;
     base.model->recompute_layers = job.recompute_layers;
     base.model->recompute_parts = job.recompute_parts;
@@ -184,13 +203,6 @@ class Reasons {
  private:
   std::vector<std::string> reasons_;
 };
-
-/// That the optimizer's states are in float32.
-inline void need_float32_states(Reasons& reasons, const FrameworkJob& job) {
-  const std::optional<OptimizerBytes> states = optimizer_of(job);
-  reasons.add_if(!states || states->moment != 4 || (states->master != 4 && states->master != 0),
-                 "the optimizer's states are written in float32 only (--moment-dtype, --master-dtype)");
-}
 
 /// Requirements of any framework on the stages, the loss and the batch.
 inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job) {

@@ -160,10 +160,16 @@ bool framework_runs(const PlanRequest& request, const PlanLayout& layout, const 
   return cannot_run(framework, job_of(request.problem, layout, choice)).empty();
 }
 
+/// The parts of a layer that the framework's selective recomputation runs again where none are
+/// named; none: as tawpipe's own choice.
+inline RecomputeParts unnamed_parts(Framework framework) { return {.core_attn = framework == Framework::megatron}; }
+
 /// The request for the best plan among those that the framework can run, with the framework's
-/// schedules.
+/// schedules and its selective recomputation.
 inline PlanRequest for_framework(Framework framework, PlanRequest request) {
   request.schedules = framework_schedules(framework);
+  if (request.problem.model && !request.problem.model->recompute_parts.any())
+    request.problem.model->recompute_parts = unnamed_parts(framework);
   request.runs = framework == Framework::megatron     ? &framework_runs<Framework::megatron>
                  : framework == Framework::torchtitan ? &framework_runs<Framework::torchtitan>
                                                       : &framework_runs<Framework::deepspeed>;
@@ -181,7 +187,7 @@ inline Problem with_best_switches(Framework framework, Problem problem) {
   // Transformer Engine has no such products in 4 bits, nor with one scale for each 32 numbers.
   const ProductFormat products = problem.model ? problem.model->products : ProductFormat::bits16;
   problem.tensor_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8;
-  if (!zero) problem.parameter_bytes.gradient = 4;
+  if (!zero) problem.parameter_bytes.gradient = problem.master_copies ? 4 : problem.parameter_bytes.weight;
   return problem;
 }
 

@@ -172,8 +172,13 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "--overlap-param-gather needs --overlap-grad-reduce");
   reasons.add_if(job.offload.activations,
                  "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
+  reasons.add_if(job.model && job.model->narrow_gathers,
+                 "gathers of weights in 8 bits are not written (--gathered-weights model)");
   reasons.add_if(job.model && job.model->products == ProductFormat::fp8_rows,
                  "Transformer Engine has no 8 bits with a scale for each row; choose fp8 or fp8-block");
+  reasons.add_if(
+      job.recompute == Recompute::selective && !job.recompute_parts.any() && !(job.model && !job.model->fused_attention),
+      "selective recomputation is of named parts (--recompute selective:core_attn)");
   reasons.add_if(job.recompute_parts.activation,
                  "the MLP's function alone is recomputed in mixtures of experts only (--recompute selective:mlp)");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
@@ -181,6 +186,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
                  "weights are bfloat16, float16 or float32");
   const std::optional<OptimizerBytes> states = optimizer_of(job);
+  reasons.add_if(states && states->master == 0 && job.model && size_bytes(job.model->dtype) < 4,
+                 "weights of 16 bits have master copies (--master-dtype float32, float16)");
   const bool narrow = states && (states->moment == 2 || states->master == 2);
   reasons.add_if(!states || states->moment == 8, "the optimizer's moments are in 16 or 32 bits (--moment-dtype)");
   reasons.add_if(narrow && !job.shards() && !sharded,

@@ -222,6 +222,7 @@ struct WrittenSetting {
   std::string_view name;
   std::string value;
   bool is_text = false;
+  bool is_list = false;  ///< of texts, with spaces between them
 };
 
 /// The settings that differ from the framework's defaults, in the table's order.
@@ -235,7 +236,7 @@ std::vector<WrittenSetting> written_settings(const SettingsTable<Settings>& tabl
           const auto& value = settings.*member;
           if (value == defaults.*member) return;
           constexpr bool text = std::is_same_v<std::decay_t<decltype(value)>, std::string>;
-          written.push_back({field.name, detail::value_text(value), text});
+          written.push_back({field.name, detail::value_text(value), text, field.list});
         },
         field.member);
   }

@@ -194,7 +194,13 @@ inline std::string toml_text(const std::vector<WrittenSetting>& settings) {
       text += concat(text.empty() ? "" : "\n", "[", section, "]\n");
     }
     const std::string_view mark = setting.is_text ? "\"" : "";
-    text += concat(setting.name.substr(dot + 1), " = ", mark, setting.value, mark, "\n");
+    std::string value = concat(mark, setting.value, mark);
+    if (setting.is_list) {
+      std::vector<std::string> quoted;
+      for (const std::string_view each : split(setting.value, ' ')) quoted.push_back(concat(mark, each, mark));
+      value = concat("[", join(quoted, ", "), "]");
+    }
+    text += concat(setting.name.substr(dot + 1), " = ", value, "\n");
   }
   return text;
 }

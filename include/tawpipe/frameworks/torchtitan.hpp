@@ -1,5 +1,5 @@
 // Conversion between torchtitan's configuration and a plan.
-// Not: TOML (toml_settings.hpp).
+// Not: the table of settings (torchtitan_table.hpp), TOML (toml_settings.hpp).
 #pragma once
 
 #include <cstdint>
@@ -10,102 +10,10 @@
 
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/toml_settings.hpp"
+#include "tawpipe/frameworks/torchtitan_table.hpp"
 #include "tawpipe/model/models.hpp"
 
 namespace tawpipe::inline v0 {
-
-/// The settings that a plan knows, with torchtitan's defaults.
-/// Source: pytorch/torchtitan, torchtitan/config/job_config.py (0.2.2, the last version whose
-/// configuration is TOML).
-struct TorchtitanSettings {
-  std::string model = "llama3";
-  std::string flavor = "debugmodel";
-  std::int64_t local_batch = 8;
-  std::int64_t global_batch = -1;
-  std::int64_t sequence = 2048;
-  bool cpu_offload = false;
-  std::string parameters = "bfloat16";
-  int replicate = 1;
-  int shard = -1;
-  std::string reshard = "default";
-  int tensor = 1;
-  bool async_tensor = false;
-  int pipeline = 1;
-  std::string schedule = "1F1B";
-  std::int64_t microbatch = 1;
-  int layers_a_stage = 0;
-  int first_less = 1;
-  int last_less = 1;
-  int context = 1;
-  std::string rotate = "allgather";
-  std::string recompute = "selective";
-  std::string selective = "2";
-  bool compile = false;
-};
-
-inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
-  using S = TorchtitanSettings;
-  constexpr std::string_view experts = "a mixture of experts is not modelled";
-  constexpr std::string_view cut = "stages of given modules are not modelled";
-  static const SettingsTable<S> table{
-      .kind = "torchtitan setting",
-      .fields = {{"model.name", &S::model},
-                 {"model.flavor", &S::flavor},
-                 {"training.local_batch_size", &S::local_batch},
-                 {"training.global_batch_size", &S::global_batch},
-                 {"training.seq_len", &S::sequence},
-                 {"training.enable_cpu_offload", &S::cpu_offload},
-                 {"training.mixed_precision_param", &S::parameters, {"bfloat16", "float32"}},
-                 {"parallelism.data_parallel_replicate_degree", &S::replicate},
-                 {"parallelism.data_parallel_shard_degree", &S::shard},
-                 {"parallelism.fsdp_reshard_after_forward", &S::reshard, {"default", "always", "never"}},
-                 {"parallelism.tensor_parallel_degree", &S::tensor},
-                 {"parallelism.enable_async_tensor_parallel", &S::async_tensor},
-                 {"parallelism.pipeline_parallel_degree", &S::pipeline},
-                 {"parallelism.pipeline_parallel_schedule", &S::schedule},
-                 {"parallelism.pipeline_parallel_microbatch_size", &S::microbatch},
-                 {"parallelism.pipeline_parallel_layers_per_stage", &S::layers_a_stage},
-                 {"parallelism.pipeline_parallel_first_stage_less_layers", &S::first_less},
-                 {"parallelism.pipeline_parallel_last_stage_less_layers", &S::last_less},
-                 {"parallelism.context_parallel_degree", &S::context},
-                 {"parallelism.context_parallel_rotate_method", &S::rotate, {"allgather", "alltoall"}},
-                 {"activation_checkpoint.mode", &S::recompute, {"selective", "full", "none", "memory_budget"}},
-                 {"activation_checkpoint.selective_ac_option", &S::selective},
-                 {"compile.enable", &S::compile}},
-      .foreign = {{"parallelism.expert_parallel_degree", "1", experts},
-                  {"parallelism.expert_tensor_parallel_degree", "1", experts},
-                  {"parallelism.module_fqns_per_model_part", "[]", cut},
-                  {"parallelism.pipeline_parallel_split_points", "[]", cut},
-                  {"parallelism.pipeline_parallel_schedule_csv", "[]",
-                   "a schedule of a file is simulated by simulate --schedule-file"},
-                  {"parallelism.disable_loss_parallel", "false", "simulated with the loss in parts of the vocabulary", false},
-                  {"model.converters", "[]", "simulated with products in 16 bits", false},
-                  {"optimizer.early_step_in_backward", "false", "simulated with the update after all backwards", false},
-                  {"fault_tolerance.enable", "false", "simulated without", false}},
-      .skipped =
-          "job.* profiling.* metrics.* optimizer.* lr_scheduler.* checkpoint.* comm.* memory_estimation.* experimental.* "
-          "validation.* debug.* quantize.* float8.* mx.* fault_tolerance.* compile.components compile.backend "
-          "model.hf_assets_path model.tokenizer_path "
-          "model.print_after_conversion training.dataset training.dataset_path training.max_norm training.steps training.dtype "
-          "training.mixed_precision_reduce training.gc_freq training.gc_debug training.dataloader.* training.seed "
-          "training.deterministic training.compile parallelism.enable_compiled_autograd "
-          "parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_expert_parallel_overlap "
-          "parallelism.expert_parallel_comm_backend activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
-          "activation_checkpoint.early_stop activation_checkpoint.memory_budget activation_checkpoint.preserve_rng_state "
-          "activation_checkpoint.visualize_memory_budget_pareto activation_checkpoint.determinism_check "
-          "activation_checkpoint.debug",
-      .renamed = {{"training.batch_size", "training.local_batch_size"},
-                  {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
-                  {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
-                  {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"},
-                  {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
-                  {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
-                  {"experimental.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule"},
-                  {"experimental.pipeline_parallel_microbatches", "parallelism.pipeline_parallel_microbatch_size"},
-                  {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
-                  {"experimental.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"}}};
-  return table;
-}
 
 namespace detail {
 
@@ -183,6 +91,37 @@ inline Transformer as_torchtitan_runs(Transformer model, bool compiled) {
   return model;
 }
 
+namespace detail {
+
+/// Products in 8 bits, and weights that are gathered so.
+/// Source: torchtitan, components/quantization/float8.py; torchao, float8/config.py: float8
+/// gathers have one scale a tensor.
+inline void read_torchtitan_float8(ReadSettings<TorchtitanSettings>& read, FrameworkJob& job) {
+  constexpr std::string_view gathers = "quantize.linear.float8.enable_fsdp_float8_all_gather";
+  constexpr std::string_view recipe = "quantize.linear.float8.recipe_name";
+  const TorchtitanSettings& s = read.values;
+  bool converted = false;
+  for (const std::string_view converter : split(s.converters, ' ')) {
+    if (converter.empty()) continue;
+    if (converter == "quantize.linear.float8") {
+      converted = true;
+    } else {
+      read.note("model.converters", concat(converter, " is not modelled; simulated with products in 16 bits"));
+    }
+  }
+  if (!converted) return;
+  const bool rows = s.float8_recipe.starts_with("rowwise");
+  if (rows && s.float8_gathers) read.fail(gathers, concat("needs one scale a tensor, not ", recipe, " ", s.float8_recipe));
+  if (s.float8_recipe == "rowwise_with_gw_hp") read.note(recipe, "simulated with gradients of weights in 8 bits too");
+  if (s.float8_kept != "output")
+    read.note("model.converters", "simulated with all products of layers in 8 bits, and the output matrix's in 16");
+  job.products = rows ? ProductFormat::fp8_rows : ProductFormat::fp8;
+  job.narrow_gathers = s.float8_gathers && job.sharding == StateSharding::parameters;
+  if (job.model) job.model = with_products(*std::move(job.model), job);
+}
+
+}  // namespace detail
+
 /// The job that torchtitan's settings describe, on that many devices.
 /// @param layers  of the model that is given in place of theirs; 0: none
 /// @throws InputError  naming setting, line and what would be right
@@ -190,6 +129,12 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), toml_settings(text, source));
   const TorchtitanSettings& s = read.values;
   FrameworkJob job;
+  if (s.dtype == "bfloat16") {  // weights, gradients and moments
+    if (s.parameters != "bfloat16") read.fail("training.dtype", "bfloat16 needs training.mixed_precision_param bfloat16");
+    job.gradient_bytes = 2;
+    job.optimizer_bytes = 4;
+    job.master_copies = false;
+  }
   for (const auto& known : detail::torchtitan_models) {
     if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours), s.compile);
   }
@@ -226,6 +171,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   job.context_exchange = s.rotate == "alltoall" ? ContextExchange::ring : ContextExchange::all_gather;
   const bool shards = left > 1 || s.context > 1;  // over context-parallel devices too
   job.sharding = shards ? StateSharding::parameters : StateSharding::none;
+  detail::read_torchtitan_float8(read, job);
   job.reshard = s.reshard == "never" ? Reshard::step : s.reshard == "always" ? Reshard::microbatch : Reshard::automatic;
   if (s.context > 1 && s.replicate > 1) {
     read.fail("parallelism.data_parallel_replicate_degree",
@@ -328,17 +274,27 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "context parallelism is by all-gather or ring (--context-exchange)");
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
   reasons.add_if(job.model && !job.model->loss_in_float32, "the loss is of logits in float32 (--loss-dtype)");
-  reasons.add_if(job.gradient_bytes != 4, "gradients are summed in float32 (--gradient-dtype)");
+  const std::optional<OptimizerBytes> states = optimizer_of(job);
+  const bool wide = size_bytes(job_dtype(job)) >= 4;
+  const bool float32 = states && states->moment == 4 && (states->master == 4 || wide);
+  const bool narrow = states && *states == OptimizerBytes{0, 2} && !wide;
+  reasons.add_if(!float32 && !narrow,
+                 "moments and master weights are in float32, or all is in bfloat16 without master weights "
+                 "(--moment-dtype bfloat16 --master-dtype none)");
+  reasons.add_if((float32 && job.gradient_bytes != 4) || (narrow && job.gradient_bytes != 2),
+                 "gradients are kept in float32, or in bfloat16 with the optimizer's states (--gradient-dtype)");
   reasons.add_if(!(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
                  "sums of gradients and gathers of weights overlap computation (--overlap-grad-reduce, --overlap-param-gather)");
   reasons.add_if(job.offload.any(), "offload moves weights and gradients to the host too, which is not modelled");
   reasons.add_if(job.model && (job.model->dtype == Dtype::f64 || job.model->dtype == Dtype::f8),
                  "weights are bfloat16 or float32");
-  reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,
-                 "products in 8 bits are a converter's, which is not modelled");
+  reasons.add_if(job.model && is_narrow(job.model->products) && job.model->products != ProductFormat::fp8 &&
+                     job.model->products != ProductFormat::fp8_rows,
+                 "products in 8 bits have one scale a tensor or one a row (--products fp8, fp8-rows)");
+  reasons.add_if(job.model && job.model->narrow_gathers && !fsdp && !all,
+                 "weights in 8 bits are gathered where they are sharded");
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
                  "torchtitan recomputes every layer, every second one or what it chooses (--recompute full, selective)");
-  detail::need_float32_states(reasons, job);
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }
@@ -354,6 +310,13 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
     s.flavor = known.flavor;
   }
   if (job.model && job.model->dtype == Dtype::f32) s.parameters = "float32";
+  if (job.gradient_bytes == 2) s.dtype = "bfloat16";
+  if (job.model && is_narrow(job.model->products)) {
+    s.converters = "quantize.linear.float8";
+    if (job.model->products == ProductFormat::fp8_rows) s.float8_recipe = "rowwise";
+    s.float8_gathers = job.model->narrow_gathers;
+    s.float8_kept = "output";
+  }
   s.sequence = job.sequence;
   s.global_batch = job.global_batch;
   s.local_batch = pipeline != nullptr ? job.global_batch / job.mesh.data : job.microbatch_size;

@@ -71,6 +71,7 @@ struct Problem {
   bool overlap_gradients = false;  ///< gradients are summed as soon as they are complete (Composition)
   bool overlap_gathers = false;    ///< new weights are gathered before their first use in the next iteration (Composition)
   ParameterBytes parameter_bytes = {};
+  bool master_copies = true;                   ///< the optimizer's bytes include a copy of weights of 16 bits
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};
   /// Limit on the tasks of a simulated iteration, about 256 bytes each; more are refused before any

@@ -78,6 +78,75 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   CHECK(pipeline.microbatches() == 8);
 }
 
+TEST_CASE("torchtitan: products in 8 bits, gathers of their weights, and training all in bfloat16") {
+  const std::string start = "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = [\"quantize.linear.float8\"]\n";
+  const std::string kept = "[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
+  const FrameworkJob plain = torchtitan_job(start + kept, "job.toml", 16, 0);
+  CHECK(plain.model->products == ProductFormat::fp8);
+  CHECK_FALSE(plain.model->narrow_gathers);
+  const FrameworkJob gathers = torchtitan_job(start + kept + "enable_fsdp_float8_all_gather = true\n", "job.toml", 16, 0);
+  CHECK(gathers.model->narrow_gathers);
+  CHECK_FALSE(torchtitan_job(start + kept + "enable_fsdp_float8_all_gather = true\n", "job.toml", 1, 0).model->narrow_gathers);
+  REQUIRE(torchtitan_cannot(gathers).empty());
+  const std::string text = torchtitan_text(gathers, {});
+  CHECK(text.find("converters = [\"quantize.linear.float8\"]\n") != std::string::npos);
+  CHECK(text.find("[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\nfilter_fqns = [\"output\"]\n") !=
+        std::string::npos);
+  CHECK(torchtitan_job(text, "job.toml", 16, 0).model->narrow_gathers);
+  const FrameworkJob rows = torchtitan_job(start + kept + "recipe_name = 'rowwise'\n", "job.toml", 16, 0);
+  CHECK(rows.model->products == ProductFormat::fp8_rows);
+  CHECK(torchtitan_text(rows, {}).find("recipe_name = \"rowwise\"\n") != std::string::npos);
+  CHECK(torchtitan_job(start, "job.toml", 16, 0).notes.size() == plain.notes.size() + 1);  // the output matrix too
+  CHECK(torchtitan_refusal(start + kept + "recipe_name = 'rowwise'\nenable_fsdp_float8_all_gather = true\n")
+            .find("line 8: quantize.linear.float8.enable_fsdp_float8_all_gather: needs one scale a tensor") != std::string::npos);
+  CHECK(torchtitan_refusal("[float8]\nrecipe_name = 'rowwise'\n").find("it is quantize.linear.float8.recipe_name now") !=
+        std::string::npos);
+
+  const Problem base{.cluster = support::cluster(16, 2), .model = models::named("llama-3-8b"), .sequence = 4096};
+  const std::string unnamed = "[model]\nconverters = [\"quantize.linear.float8\"]\n" + kept;
+  const FrameworkJob given = torchtitan_job(unnamed + "recipe_name = 'rowwise'\n", "job.toml", 16, 32);
+  CHECK_FALSE(given.model);
+  CHECK(problem_of(given, base).model->products == ProductFormat::fp8_rows);
+
+  FrameworkJob narrow =
+      torchtitan_job("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ndtype = \"bfloat16\"\n", "job.toml", 16, 0);
+  CHECK(narrow.gradient_bytes == 2);
+  CHECK(*optimizer_of(narrow) == OptimizerBytes{.master = 0, .moment = 2});
+  REQUIRE(torchtitan_cannot(narrow).empty());
+  CHECK(torchtitan_text(narrow, {}).find("dtype = \"bfloat16\"\n") != std::string::npos);
+  CHECK(megatron_cannot(narrow).size() > 0);
+  CHECK(deepspeed_cannot(narrow).size() > 0);
+  CHECK(problem_of(narrow, base).parameter_bytes == ParameterBytes{2, 2, 4});
+  CHECK(torchtitan_refusal("[training]\ndtype = 'bfloat16'\nmixed_precision_param = 'float32'\n")
+            .find("training.dtype: bfloat16 needs training.mixed_precision_param bfloat16") != std::string::npos);
+  narrow.optimizer_bytes = 8;  // moments in float32
+  CHECK(torchtitan_cannot(narrow).size() == 1);
+}
+
+TEST_CASE("DeepSpeed: master weights, gradients and moments in 16 bits") {
+  const std::string start = "{\"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 1, ";
+  const std::string stage = "\"zero_optimization\": {\"stage\": 3}";
+  const FrameworkJob all = deepspeed_job(start + stage +
+                                             ", \"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true, "
+                                             "\"bf16_optimizer_states\": true}}",
+                                         "ds.json", 16);
+  CHECK(all.optimizer_bytes == 6);
+  CHECK(all.gradient_bytes == 2);
+  CHECK(all.notes.empty());
+  REQUIRE(deepspeed_cannot(all).empty());
+  CHECK(deepspeed_text(all, {}).find("\"bf16_optimizer_states\": true") != std::string::npos);
+  FrameworkJob master =
+      deepspeed_job(start + stage + ", \"fp16\": {\"enabled\": true, \"fp16_master_weights_and_grads\": true}}", "ds.json", 16);
+  CHECK(*optimizer_of(master) == OptimizerBytes{.master = 2, .moment = 4});
+  CHECK(deepspeed_cannot(master).size() == 1);  // needs the optimizer in the host
+  master.offload.optimizer = true;
+  CHECK(deepspeed_cannot(master).empty());
+  CHECK(deepspeed_refusal(start + "\"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true}}")
+            .find("needs zero_optimization.stage 1, 2 or 3") != std::string::npos);
+  CHECK(deepspeed_refusal(start + stage + ", \"bf16\": {\"enabled\": true, \"bf16_optimizer_states\": true}}")
+            .find("needs bf16.bf16_master_weights_and_grads") != std::string::npos);
+}
+
 TEST_CASE("torchtitan: a wrong setting is named with its line and what would be right") {
   CHECK(torchtitan_refusal("[parallelism]\ntensor_paralel_degree = 2\n") ==
         "job.toml, line 2: unknown torchtitan setting 'parallelism.tensor_paralel_degree'; did you mean "

@@ -60,6 +60,7 @@ TEST_CASE("axes, schedule and batch") {
   CHECK(looped.global_batch == 8);
   CHECK(looped.gradient_bytes == 2);
   CHECK(looped.recompute == Recompute::selective);
+  CHECK(looped.recompute_parts == RecomputeParts{.core_attn = true});
   CHECK(job("--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 8").chunks() == 8);
   CHECK(job("").choice.schedule == "ddp");
 }
@@ -134,7 +135,17 @@ TEST_CASE("parts of a layer that are recomputed") {
   CHECK(parts.recompute == Recompute::selective);
   CHECK(parts.recompute_parts == RecomputeParts{.mlp = true, .layernorm = true});
   CHECK(parts.notes.empty());
-  CHECK(job("--recompute-activations").recompute_parts == RecomputeParts{});
+  const FrameworkJob unnamed = job("--recompute-granularity selective --bf16 --seq-length 4096");
+  CHECK(unnamed.recompute == Recompute::selective);
+  CHECK(unnamed.recompute_parts == RecomputeParts{.core_attn = true});
+  CHECK(megatron_text(unnamed, {}).find("--recompute-modules core_attn\n") != std::string::npos);
+  FrameworkJob own = unnamed;
+  own.recompute_parts = {};
+  REQUIRE(megatron_cannot(own).size() == 1);
+  CHECK(megatron_cannot(own)[0].find("--recompute selective:core_attn") != std::string::npos);
+  own.model->fused_attention = false;
+  CHECK(megatron_cannot(own).empty());
+  CHECK(job("--recompute-activations --recompute-modules moe_act").recompute == Recompute::none);
   CHECK(job("--recompute-modules mlp").recompute == Recompute::none);
   const FrameworkJob mixture = job("--recompute-activations --recompute-modules core_attn moe_act");
   CHECK(mixture.recompute_parts == RecomputeParts{.core_attn = true});

@@ -111,13 +111,16 @@ inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, 
 }
 
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
-/// that --recompute-modules names.
+/// that --recompute-modules names, without which it is of attention.
+/// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py (core 0.15),
+/// TransformerConfig.__post_init__: recompute_modules = ["core_attn"].
 inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {
   const MegatronFlags& flags = read.values;
   if (flags.granularity == "selective" && !flags.method.empty()) {
     read.fail("--recompute-method", "not with --recompute-granularity selective");
   }
   if (flags.recompute_activations || flags.granularity == "selective") {
+    parts.core_attn = flags.recompute_modules.empty();
     for (const std::string_view module : split(flags.recompute_modules, ' ')) {
       if (module.empty()) continue;
       if (module == "core_attn" || module == "mlp" || module == "layernorm") {
@@ -128,7 +131,7 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
         read.note("--recompute-modules", concat("simulated without ", module, ", which a dense decoder's layers lack"));
       }
     }
-    return Recompute::selective;
+    return parts.any() ? Recompute::selective : Recompute::none;
   }
   if (flags.granularity.empty()) return Recompute::none;
   const int layers = flags.recompute_layers;
