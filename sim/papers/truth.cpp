@@ -175,12 +175,21 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   model.loss_in_float32 = !model.fused_attention;
   model.fused_swiglu = model.gated;
   if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
+  model.narrow_gathers = has(precision, "fp8 all-gather");  // off by default: torchtitan, config/job_config.py
   try {
     model.check();
   } catch (const InputError& error) {
     return std::string{error.what()};
   }
   return model;
+}
+
+/// Whether activations of some layers lie in the host: as the row says, or by the recipe of its
+/// source: Megatron-Bridge's with FSDP on GB200 and GB300 all do, 10 to 92 layers
+/// (cpu_offloading_num_layers of scripts/performance/configs/llama/llama3{,1}_workload_base_configs.py).
+bool offloads(const TruthRow& row) {
+  if (has(row.overlap, "cpu_offload")) return !has(row.overlap, "cpu_offload=0");
+  return row.source == "megatron_bridge" && is_fsdp(row) && (has(row.hardware, "GB200") || has(row.hardware, "GB300"));
 }
 
 /// The schedule and its options, or why there is none.
@@ -310,9 +319,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   if (auto* why = std::get_if<std::string>(&model)) return std::move(*why);
   auto schedule = schedule_of(row);
   if (auto* why = std::get_if<std::string>(&schedule)) return std::move(*why);
-  if (has(row.overlap, "cpu_offload") && !has(row.overlap, "cpu_offload=0")) {
-    return std::string{"activations offloaded to the host cannot be expressed"};
-  }
+  if (offloads(row)) return std::string{"activations offloaded to the host cannot be expressed"};
   const std::string zero = lower(row.zero);
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
@@ -350,6 +357,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.recompute = recompute.starts_with("full")                       ? Recompute::full
                       : parts.any() || recompute.starts_with("selective") ? Recompute::selective
                                                                           : Recompute::none;
+  // Megatron-LM's selective recomputation without modules: TransformerConfig.__post_init__.
+  if (problem.recompute == Recompute::selective && !parts.any() && !is_torchtitan(row)) parts.core_attn = true;
   problem.model->recompute_parts = parts;
   problem.mesh = {.tensor = row.tp,
                   .context = row.cp,
