@@ -124,9 +124,19 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
                             two_level ? "; exchange among fewer" : "; use all-gather or ring"));
   }
   std::vector<SharedStage> shared;
+  shared.reserve(stages.size());
+  const auto alike = [](const StageWork& a, const StageWork& b) {
+    return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding && a.head == b.head;
+  };
   for (const StageWork& stage : stages) {
     SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, sharing)};
-    if (sharing.ranks() > 1) {
+    const std::size_t before = shared.empty() ? 0 : shared.size() - 1;
+    if (!shared.empty() && alike(stages[before], stage)) {
+      part.forward = shared[before].forward;
+      part.backward = shared[before].backward;
+      part.backward_input = shared[before].backward_input;
+      part.backward_weight = shared[before].backward_weight;
+    } else if (sharing.ranks() > 1) {
       const auto body = [&](auto&& write) {
         detail::BodyWriter writer{model, batch, recompute, sharing};
         write(writer);

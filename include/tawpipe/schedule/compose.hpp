@@ -92,6 +92,7 @@ class Composer {
 
   Schedule build() {
     builder_.mesh(mesh_);
+    groups_.assign(static_cast<std::size_t>(logical_.groups() * copies_.count()), none<GroupId>);
     add_sets();
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
@@ -214,20 +215,26 @@ class Composer {
     task.bytes = states_.updated_bytes(logical_id, part_of(task));
     task.split = is_all_pairs(task.op) ? pair_sizes(task) : split(task.split);
     if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
-    std::vector<TaskId> after;
-    for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_.task(earlier, copy));
-    states_.waits(logical_id, copy, after);
-    std::vector<Use> uses;
-    for (const Use& use : logical_.uses(logical_id)) uses.push_back(states_.use_of(logical_id, use, copy));
-    if (is_host_copy(task.op)) task.bytes = builder_.buffers()[index(uses.front().buffer)].bytes;
+    after_.clear();
+    for (const TaskId earlier : logical_.dependencies(logical_id)) after_.push_back(copies_.task(earlier, copy));
+    states_.waits(logical_id, copy, after_);
+    uses_.clear();
+    for (const Use& use : logical_.uses(logical_id)) uses_.push_back(states_.use_of(logical_id, use, copy));
+    if (is_host_copy(task.op)) task.bytes = builder_.buffers()[index(uses_.front().buffer)].bytes;
     task.rank = copies_.real(task.rank, copy);
     if (is_point_to_point(task.op)) task.peer = copies_.real(task.peer, copy);
     if (is_collective(task.op)) {
-      std::vector<Rank> members;
-      for (const Rank member : logical_.group(logical_.task(logical_id).group)) members.push_back(copies_.real(member, copy));
-      task.group = builder_.group(members);
+      GroupId& group = groups_[index(task.group) * static_cast<std::size_t>(copies_.count()) + static_cast<std::size_t>(copy)];
+      if (group == none<GroupId>) group = builder_.group(members(task.group, copy));
+      task.group = group;
     }
-    copies_.task(logical_id, copy) = builder_.add(task, uses, after);
+    copies_.task(logical_id, copy) = builder_.add(task, uses_, after_);
+  }
+
+  std::vector<Rank> members(GroupId logical, int copy) const {
+    std::vector<Rank> members;
+    for (const Rank member : logical_.group(logical)) members.push_back(copies_.real(member, copy));
+    return members;
   }
 
   const Schedule& logical_;
@@ -238,6 +245,9 @@ class Composer {
   Bytes largest_{};               ///< workspace of the logical schedule's stages
   std::vector<PiecesId> pieces_;  ///< [logical set]
   std::vector<SplitId> splits_;   ///< [logical split]
+  std::vector<GroupId> groups_;   ///< [logical group, copy], those that are used
+  std::vector<TaskId> after_;     ///< of the task that is added
+  std::vector<Use> uses_;         ///< of the task that is added
   StateMessages states_;
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -41,6 +42,24 @@ class LayoutBounds {
     }
     states_ = static_cast<double>(problem.model->parameters()) *
               static_cast<double>(bytes.weight + bytes.gradient + bytes.optimizer) / ranks;
+  }
+
+  /// Finds at once what the bounds of these layouts need. @param parallel  as for plan()
+  template <class Parallel>
+  void prepare(std::span<const PlanLayout> layouts, Parallel&& parallel) {
+    struct Open {
+      const PlanLayout* layout;
+      Rank rank;
+      Times* times;
+    };
+    std::vector<Open> open;
+    for (const PlanLayout& layout : layouts) {
+      for (const auto& [rank, count] : classes(layout.mesh)) {
+        const auto [at, added] = times_.try_emplace(key(layout, rank));
+        if (added) open.push_back({&layout, rank, &at->second});
+      }
+    }
+    parallel(open.size(), [&](std::size_t i) { *open[i].times = find_times(*open[i].layout, open[i].rank); });
   }
 
   /// A lower bound on any schedule's iteration on this layout.
@@ -141,14 +160,19 @@ class LayoutBounds {
   }
 
   const Times& times_of(const PlanLayout& layout, Rank rank) {
-    const detail::RankClasses classes{request_.problem.cluster, layout.mesh};
-    const auto [at, added] =
-        times_.try_emplace({layout.mesh.tensor, layout.mesh.context, exchange_of(layout), inner_of(layout), layout.recompute,
-                            layout.recompute_layers, layout.microbatch_size, layout.loss_chunk, classes.key(rank)});
-    if (added) {
-      at->second = std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
-    }
+    const auto [at, added] = times_.try_emplace(key(layout, rank));
+    if (added) at->second = find_times(layout, rank);
     return at->second;
+  }
+  /// What the times follow from.
+  using Key = std::tuple<int, int, ContextExchange, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
+  Key key(const PlanLayout& layout, Rank rank) const {
+    return {layout.mesh.tensor,     layout.mesh.context, exchange_of(layout),
+            inner_of(layout),       layout.recompute,    layout.recompute_layers,
+            layout.microbatch_size, layout.loss_chunk,   detail::RankClasses{request_.problem.cluster, layout.mesh}.key(rank)};
+  }
+  Times find_times(const PlanLayout& layout, Rank rank) const {
+    return std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
   }
 
   ContextExchange exchange_of(const PlanLayout& layout) const {
@@ -174,18 +198,19 @@ class LayoutBounds {
   Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost) const {
     // At least so many layers are computed again, and at most all.
     const int again = layout.recompute_layers > 0 ? layout.recompute_layers : request_.problem.model->recompute_layers;
-    const Times layers = find_times(layout, rank, cost, false, again);
-    Times times = find_times(layout, rank, without_host(cost), true, again);
+    const Times layers = find_times(cost, whole_model(layout, rank, false, again));
+    Times times = find_times(without_host(cost), whole_model(layout, rank, true, again));
     times.kept = times.saved;
-    if (again > 0) times.saved = find_times(layout, rank, cost, true, 0).saved;
+    if (again > 0) times.saved = saved_of(whole_model(layout, rank, true, 0));
     times.forward = std::max(times.forward, layers.forward);
     times.backward = std::max(times.backward, layers.backward);
     times.input = std::max(times.input, layers.input);
     return times;
   }
 
-  template <CostModel Cost>
-  Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost, bool head, int recompute_layers) const {
+  /// The passes of all layers, and of the head if asked, on one of the ranks that share them, and an
+  /// update of its part.
+  Schedule whole_model(const PlanLayout& layout, Rank rank, bool head, int recompute_layers) const {
     const Problem& problem = request_.problem;
     const Batch batch{problem.sequence, layout.microbatch_size, problem.global_batch};
     Transformer model = *problem.model;
@@ -213,11 +238,16 @@ class LayoutBounds {
     const ParameterBytes& bytes = problem.parameter_bytes;
     const std::int64_t states = model.parameters() * (bytes.weight + bytes.gradient + bytes.optimizer);
     parts.tasks.push_back({.op = Op::update, .rank = rank, .stage = StageId{0}, .bytes = Bytes{states / parts.ranks}});
-    const Schedule schedule{std::move(work), std::move(parts)};
-    detail::LeastTimes<Cost> times{schedule, problem.cluster, cost};
+    return Schedule{std::move(work), std::move(parts)};
+  }
+  static double saved_of(const Schedule& model) { return static_cast<double>(model.stages()[0].saved.value()); }
+
+  template <CostModel Cost>
+  Times find_times(const Cost& cost, const Schedule& model) const {
+    detail::LeastTimes<Cost> times{model, request_.problem.cluster, cost};
     const auto of = [&](int task) { return static_cast<double>(times.work_of(TaskId{task})); };
     const auto shared = static_cast<double>(times.of(TaskId{0}) + times.of(TaskId{1}));
-    return {of(0), of(1), of(2), shared, of(3), static_cast<double>(schedule.stages()[0].saved.value()), 0};
+    return {of(0), of(1), of(2), shared, of(3), saved_of(model), 0};
   }
 
   const PlanRequest& request_;
@@ -225,8 +255,7 @@ class LayoutBounds {
   double states_ = 0;  ///< bytes of the model's states, for each device
   std::optional<Mesh> known_mesh_;
   std::vector<std::pair<Rank, int>> known_classes_;  ///< for known_mesh_
-  std::map<std::tuple<int, int, ContextExchange, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>, Times>
-      times_;
+  std::map<Key, Times> times_;
 };
 
 }  // namespace tawpipe

@@ -49,6 +49,36 @@ inline std::int64_t alone_time(const Path& path, const Messages& bytes, const Cl
   return std::max<std::int64_t>(0, latency + static_cast<std::int64_t>(std::min(flow, 9e18)) - 1);
 }
 
+/// The steps of a body that differ in work and size: each layer has the same ones.
+struct DistinctSteps {
+  std::vector<const BodyStep*> first;  ///< of each kind
+  std::vector<std::size_t> number;     ///< [step] its kind
+
+  explicit DistinctSteps(const StageBody& body) {
+    std::vector<std::size_t> next;  // [kind] what followed it last
+    number.reserve(body.size());
+    for (const BodyStep& step : body) {
+      std::size_t kind = number.empty() ? 0 : next[number.back()];
+      if (kind >= first.size() || !alike(*first[kind], step)) {
+        kind = 0;
+        while (kind < first.size() && !alike(*first[kind], step)) ++kind;
+      }
+      if (kind == first.size()) {
+        first.push_back(&step);
+        next.push_back(0);
+      }
+      if (!number.empty()) next[number.back()] = kind;
+      number.push_back(kind);
+    }
+  }
+
+ private:
+  static bool alike(const BodyStep& a, const BodyStep& b) {
+    return a.kind == b.kind && a.context == b.context && a.inner == b.inner && a.pieces == b.pieces && a.flops == b.flops &&
+           a.traffic == b.traffic && a.bytes == b.bytes;
+  }
+};
+
 /// Times of a composed schedule's computations and messages, each distinct one computed once. A
 /// computation that ranks share takes no less than the longest path through its body by itself: its
 /// first and its last step compute, and the steps of two computations of a rank do not mix.
@@ -62,7 +92,8 @@ class LeastTimes {
         cluster_{cluster},
         cost_{cost},
         mesh_{schedule.parts().mesh.pipeline > 0 ? schedule.parts().mesh : Mesh{}.over(schedule.ranks())},
-        classes_{cluster, mesh_} {}
+        classes_{cluster, mesh_},
+        recent_((schedule.stages().size() + 1) * ops) {}
 
   std::int64_t of(TaskId id) { return times_of(id).first; }
 
@@ -139,25 +170,30 @@ class LeastTimes {
     // Stages with the same number of layers, as many of them computed again, and the same parts before
     // and after them, have equal work.
     const bool work = task.stage != none<StageId>;
+    const int rank_class = classes_.of(task.rank);
+    Recent& recent = recent_[(work ? index(task.stage) + 1 : 0) * ops + static_cast<std::size_t>(task.op)];
+    if (recent.rank_class == rank_class && recent.split == task.split && recent.bytes == task.bytes.value()) return recent.time;
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
-        {task.op, classes_.of(task.rank), stage == nullptr ? -1 : stage->layers, stage == nullptr ? -1 : stage->recomputed,
+        {task.op, rank_class, stage == nullptr ? -1 : stage->layers, stage == nullptr ? -1 : stage->recomputed,
          stage == nullptr ? -1 : (stage->embedding ? 1 : 0) + (stage->head ? 2 : 0), number(task.split), task.bytes.value(),
          stage == nullptr || !schedule_.workload().is_abstract() ? 0 : number(task.stage)},
         0);
-    if (!added) return at->second;
-    const StageBody* const body = body_of(schedule_, task);
-    at->second = body == nullptr ? cost_.compute_time(schedule_, id, cluster_).value() : longest_path(*body, task);
+    if (added) {
+      const StageBody* const body = body_of(schedule_, task);
+      at->second = body == nullptr ? cost_.compute_time(schedule_, id, cluster_).value() : longest_path(*body, task);
+    }
+    recent = {rank_class, task.split, task.bytes.value(), at->second};
     return at->second;
   }
 
   /// The time of one computation's steps, with collectives that have their links to themselves, or
-  /// take no time.
+  /// take no time. Steps of which each layer has equal ones are computed once.
   std::int64_t longest_path(const StageBody& body, const Task& task, bool collectives = true) const {
     const MeshPlace place = mesh_.place(task.rank);
     const std::array<std::vector<Rank>, 2> members{mesh_.group(place, {MeshAxis::tensor}),
                                                    mesh_.group(place, {MeshAxis::context})};
-    Schedule::Parts parts;  // one task for each step
+    Schedule::Parts parts;  // one task for each distinct step
     parts.ranks = schedule_.ranks();
     parts.mesh = mesh_;
     parts.stages = {schedule_.stage(task.stage)};
@@ -171,16 +207,15 @@ class LeastTimes {
     const BodyTotals totals{body};
     std::vector<std::uint32_t> pairs_end{0};
     std::vector<Bytes> pairs;
-    std::map<std::tuple<double, std::int64_t, std::int32_t>, SplitId> numbers;  // of equal computations
-    for (const BodyStep& step : body) {
+    const DistinctSteps distinct{body};
+    for (const BodyStep* const first : distinct.first) {
+      const BodyStep& step = *first;
       Task one = task;
       one.stage = StageId{0};
       if (step.is_compute()) {
         one.bytes = {};  // the first step's copies of states, left out
-        const auto [at, added] =
-            numbers.try_emplace({step.flops.value(), step.traffic.value(), step.pieces}, id<SplitId>(parts.steps.size()));
-        if (added) parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));
-        one.split = at->second;
+        one.split = id<SplitId>(parts.steps.size());
+        parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));
       } else {
         const std::vector<Rank>& group = members[step.context ? 1 : 0];
         one = {.op = op_of(step.kind), .rank = group[0], .group = GroupId{step.context ? 1 : 0}, .bytes = step.bytes};
@@ -195,8 +230,12 @@ class LeastTimes {
     }
     parts.pair_sizes = Rows<Bytes>{std::move(pairs_end), std::move(pairs)};
     const Schedule steps{schedule_.workload(), std::move(parts)};
-    std::map<std::tuple<BodyStep::Kind, std::int32_t, bool, Bytes>, std::int64_t> known;  // of collectives
-    std::map<std::tuple<double, std::int64_t, std::int32_t>, std::int64_t> computed;      // of computations
+    std::vector<std::int64_t> times;  // [task]
+    for (std::size_t t = 0; t < steps.tasks().size(); ++t) {
+      const Task& one = steps.tasks()[t];
+      const auto alone = [&] { return collectives ? alone_time(cost_.path(steps, one, cluster_), one.bytes, cluster_) : 0; };
+      times.push_back(is_compute(one.op) ? cost_.compute_time(steps, id<TaskId>(t), cluster_).value() : alone());
+    }
     std::vector<std::int64_t> end(body.size(), 0);
     std::array<std::int64_t, 3> lane{};  // computations, tensor and context collectives each follow one another
     for (std::size_t s = 0; s < body.size(); ++s) {
@@ -206,21 +245,18 @@ class LeastTimes {
       for (const std::int32_t earlier : step.after) {
         if (earlier >= 0) start = std::max(start, end[static_cast<std::size_t>(earlier)]);
       }
-      std::int64_t time = 0;
-      if (step.is_compute()) {
-        const auto [at, added] = computed.try_emplace({step.flops.value(), step.traffic.value(), step.pieces}, 0);
-        if (added) at->second = cost_.compute_time(steps, id<TaskId>(s), cluster_).value();
-        time = at->second;
-      } else if (collectives) {
-        const Task& one = steps.tasks()[s];
-        const auto [at, added] = known.try_emplace({step.kind, step.inner, step.context, step.bytes}, 0);
-        if (added) at->second = alone_time(cost_.path(steps, one, cluster_), one.bytes, cluster_);
-        time = at->second;
-      }
-      before = end[s] = start + time;
+      before = end[s] = start + times[distinct.number[s]];
     }
     return end.back();
   }
+
+  /// The last computation of an operation and a stage: the next is most often alike.
+  struct Recent {
+    int rank_class = -1;
+    SplitId split = {};
+    std::int64_t bytes = 0;
+    std::int64_t time = 0;
+  };
 
   CollectiveTimes* known_;
   const Schedule& schedule_;
@@ -228,6 +264,7 @@ class LeastTimes {
   const Cost& cost_;
   Mesh mesh_;
   RankClasses classes_;
+  std::vector<Recent> recent_;  ///< [stage or none, operation]
   /// Alone, and with all copies (times_of()).
   std::map<std::tuple<Op, Rank, std::int64_t, Bytes, std::int32_t>, std::pair<std::int64_t, std::int64_t>> messages_;
   std::map<std::tuple<Op, int, std::int32_t, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t>
@@ -235,57 +272,65 @@ class LeastTimes {
 };
 
 /// The largest memory that each rank holds during one of its computations of nonzero time:
-/// persistent buffers, and those that it uses both before and after. @param need  gets the fullest
-/// rank's, and whether all fit
-template <CostModel Cost>
-void least_memory(const Schedule& schedule, const Cluster& cluster, double usable, LeastTimes<Cost>& times, LeastNeed& need) {
-  struct Life {
-    std::int32_t first = std::numeric_limits<std::int32_t>::max();
-    std::int32_t last = -1;
-  };
-  std::vector<Life> lives(schedule.buffers().size());
-  std::vector<std::int32_t> computed(static_cast<std::size_t>(schedule.ranks()), 0);
-  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-    const Task& task = schedule.tasks()[t];
-    if (!is_compute(task.op)) continue;
-    // One of zero time counts as part of its neighbours.
-    std::int32_t& passed = computed[index(task.rank)];
+/// persistent buffers, and those that it uses both before and after.
+class LeastMemory {
+ public:
+  explicit LeastMemory(const Schedule& schedule)
+      : schedule_{schedule}, lives_(schedule.buffers().size()), computed_(static_cast<std::size_t>(schedule.ranks()), 0) {}
+
+  /// To be called for each computation, in order. @param time  one of zero counts as part of its
+  /// neighbours
+  void pass(TaskId id, std::int64_t time) {
+    const Rank rank = schedule_.task(id).rank;
+    std::int32_t& passed = computed_[index(rank)];
     const std::int32_t first = passed;
-    if (times.of(id<TaskId>(t)) > 0) ++passed;
-    for (const Use& use : schedule.uses(id<TaskId>(t))) {
-      if (schedule.buffer(use.buffer).rank != task.rank) continue;
-      Life& life = lives[index(use.buffer)];
+    if (time > 0) ++passed;
+    for (const Use& use : schedule_.uses(id)) {
+      if (schedule_.buffer(use.buffer).rank != rank) continue;
+      Life& life = lives_[index(use.buffer)];
       life.first = std::min(life.first, first);
       life.last = std::max(life.last, passed - 1);
     }
   }
-  std::vector<std::size_t> begin(computed.size() + 1, 0);
-  for (std::size_t rank = 0; rank < computed.size(); ++rank) {
-    begin[rank + 1] = begin[rank] + static_cast<std::size_t>(computed[rank]) + 1;
+  /// @param need  gets the fullest rank's, and whether all fit
+  void take(const Cluster& cluster, double usable, LeastNeed& need) const {
+    std::vector<std::size_t> begin(computed_.size() + 1, 0);
+    for (std::size_t rank = 0; rank < computed_.size(); ++rank) {
+      begin[rank + 1] = begin[rank] + static_cast<std::size_t>(computed_[rank]) + 1;
+    }
+    std::vector<std::int64_t> change(begin.back(), 0);
+    std::vector<std::int64_t> persistent(computed_.size(), 0);
+    for (std::size_t b = 0; b < lives_.size(); ++b) {
+      const Buffer& buffer = schedule_.buffers()[b];
+      if (buffer.host) continue;
+      if (buffer.persistent) persistent[index(buffer.rank)] += buffer.bytes.value();
+      if (buffer.persistent || lives_[b].last < lives_[b].first) continue;
+      change[begin[index(buffer.rank)] + static_cast<std::size_t>(lives_[b].first)] += buffer.bytes.value();
+      change[begin[index(buffer.rank)] + static_cast<std::size_t>(lives_[b].last) + 1] -= buffer.bytes.value();
+    }
+    double fullest = -1;
+    for (std::size_t rank = 0; rank < computed_.size(); ++rank) {
+      std::int64_t now = persistent[rank];
+      std::int64_t most = now;
+      for (std::size_t i = begin[rank]; i < begin[rank + 1]; ++i) most = std::max(most, now += change[i]);
+      const Bytes limit = usable_part(cluster.device(id<Rank>(rank)).memory, usable);
+      need.fits = need.fits && Bytes{most} <= limit;
+      const double share = static_cast<double>(most) / static_cast<double>(std::max<std::int64_t>(1, limit.value()));
+      if (share <= fullest) continue;
+      fullest = share;
+      need.memory = Bytes{most};
+    }
   }
-  std::vector<std::int64_t> change(begin.back(), 0);
-  std::vector<std::int64_t> persistent(computed.size(), 0);
-  for (std::size_t b = 0; b < lives.size(); ++b) {
-    const Buffer& buffer = schedule.buffers()[b];
-    if (buffer.host) continue;
-    if (buffer.persistent) persistent[index(buffer.rank)] += buffer.bytes.value();
-    if (buffer.persistent || lives[b].last < lives[b].first) continue;
-    change[begin[index(buffer.rank)] + static_cast<std::size_t>(lives[b].first)] += buffer.bytes.value();
-    change[begin[index(buffer.rank)] + static_cast<std::size_t>(lives[b].last) + 1] -= buffer.bytes.value();
-  }
-  double fullest = -1;
-  for (std::size_t rank = 0; rank < computed.size(); ++rank) {
-    std::int64_t now = persistent[rank];
-    std::int64_t most = now;
-    for (std::size_t i = begin[rank]; i < begin[rank + 1]; ++i) most = std::max(most, now += change[i]);
-    const Bytes limit = usable_part(cluster.device(id<Rank>(rank)).memory, usable);
-    need.fits = need.fits && Bytes{most} <= limit;
-    const double share = static_cast<double>(most) / static_cast<double>(std::max<std::int64_t>(1, limit.value()));
-    if (share <= fullest) continue;
-    fullest = share;
-    need.memory = Bytes{most};
-  }
-}
+
+ private:
+  struct Life {
+    std::int32_t first = std::numeric_limits<std::int32_t>::max();
+    std::int32_t last = -1;
+  };
+  const Schedule& schedule_;
+  std::vector<Life> lives_;             ///< [buffer]
+  std::vector<std::int32_t> computed_;  ///< [rank] computations so far
+};
 
 }  // namespace detail
 
@@ -306,7 +351,7 @@ LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cos
                      detail::CollectiveTimes* known = nullptr) {
   LeastNeed need;
   detail::LeastTimes<Cost> times{schedule, cluster, cost, known};
-  if (!schedule.workload().is_abstract()) detail::least_memory(schedule, cluster, usable, times, need);
+  detail::LeastMemory memory{schedule};
   for (const StageWork& stage : schedule.stages()) {
     need.layers += stage.layers;
     need.kept += stage.layers - stage.recomputed;
@@ -331,6 +376,7 @@ LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cos
     };
     for_each_end(schedule, task, [&](Rank rank, int lane) { now.wait_for(lane_of(rank, lane)); });
     const auto [alone, usual] = times.times_of(task);
+    if (is_compute(schedule.task(task).op)) memory.pass(task, alone);
     now.alone += alone;
     now.usual = static_cast<std::int64_t>(std::min(static_cast<double>(now.usual) + static_cast<double>(usual), 9e18));
     end[t] = now;
@@ -339,6 +385,7 @@ LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cos
     need.steps += times.steps(schedule.tasks()[t]);
     last.wait_for(now);
   }
+  if (!schedule.workload().is_abstract()) memory.take(cluster, usable, need);
   // A picosecond a task for rounding, of steps too.
   need.time = Duration{std::max<std::int64_t>(0, last.alone - need.steps)};
   need.usual = Duration{last.usual};

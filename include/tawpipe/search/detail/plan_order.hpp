@@ -41,11 +41,6 @@ struct PlanGroup {
   double key;  ///< seconds, estimated; the least come first
 
   std::int64_t size() const { return static_cast<std::int64_t>(end - begin); }
-  std::vector<std::size_t> choices() const {
-    std::vector<std::size_t> found;
-    for (std::size_t i = begin; i < end; ++i) found.push_back(i);
-    return found;
-  }
 };
 
 inline void sort_by_key(std::vector<PlanGroup>& groups) {
@@ -80,6 +75,10 @@ class PlanProber {
 
   /// Whether that costs less than the paths of all microbatches.
   bool is_worth(const PlanLayout& layout) const { return microbatches_of(request_, layout) >= 2 * most * layout.mesh.pipeline; }
+  /// Of a probe, about.
+  static double computations(const Mesh& mesh, const Transformer& model) {
+    return 2.0 * std::max(mesh.pipeline, model.layers) * (most + most / 2) * mesh.pipeline;
+  }
   PlanProbe probe(const PlanLayout& layout, const ScheduleChoice& choice) const {
     PlanProbe found;
     if (!request_.allows(layout, choice)) return found;

@@ -65,23 +65,18 @@ class PlanRounds {
     std::int64_t cost = 2000;
   };
 
-  /// Finds the bounds of a layout with some schedules.
-  void look_at(std::size_t layout, const std::vector<std::size_t>& choices) {
-    const PlanLayout& at = layouts_[layout];
-    const auto count = static_cast<std::int64_t>(choices.size());
-    if (tasks_of(at) > most_tasks) return leave(layout, count);
-    const Problem problem = problem_of(request_, at, choices_[choices[0]]);
+  /// Finds the bounds of a candidate.
+  void bound(Outcome& outcome) {
+    const Problem problem = problem_of(request_, layouts_[outcome.candidate.layout], choices_[outcome.candidate.choice]);
     std::optional<Predictor> predictor;
     try {
       predictor.emplace(problem, registry_);
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
-      result_.counts.impossible += count;
+      outcome.impossible = true;
+      outcome.cost = 0;
       return;
     }
-    std::vector<Outcome> outcomes;
-    for (const std::size_t choice : choices) outcomes.push_back({.candidate = {layout, choice}});
-    parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i], *predictor); });
-    take_bounds(outcomes);
+    bound(outcome, *predictor);
   }
 
   void bound(Outcome& outcome, const Predictor& predictor) {
@@ -96,7 +91,7 @@ class PlanRounds {
     }
   }
 
-  void take_bounds(std::vector<Outcome>& outcomes) {
+  void take_bounds(std::vector<Outcome> outcomes) {
     for (Outcome& outcome : outcomes) {
       if (!outcome.impossible) ++result_.counts.bounded;
       take(outcome);

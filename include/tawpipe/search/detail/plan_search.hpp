@@ -1,7 +1,7 @@
-// The search for a plan: in which order candidates are looked at, which are dropped, which are
-// simulated.
-// Not: what becomes of each (plan_rounds.hpp), nor the bounds that drop them
-// (search/layout_bound.hpp, search/lower_bound.hpp).
+// The search for a plan: which candidates are dropped, which are simulated, and what is tried around
+// the best.
+// Not: in which order they are looked at (plan_turns.hpp), what becomes of each (plan_rounds.hpp),
+// nor the bounds that drop them (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "tawpipe/search/detail/plan_order.hpp"
-#include "tawpipe/search/detail/plan_rounds.hpp"
+#include "tawpipe/search/detail/plan_turns.hpp"
 
 namespace tawpipe::inline v0::detail {
 
 /// Best first: layouts by estimated time, candidates by their bounds.
-class PlanSearch : PlanRounds {
+class PlanSearch : PlanTurns {
  public:
-  using PlanRounds::PlanRounds;
+  using PlanTurns::PlanTurns;
 
   template <class Goes>
   PlanResult run(Goes&& goes_on) {
@@ -34,8 +34,10 @@ class PlanSearch : PlanRounds {
         result_.counts.memory += group.size();
       } else if (!may_win(least_[group.layout])) {
         result_.counts.time += group.size();
+      } else if (tasks_of(layouts_[group.layout]) > most_tasks) {
+        leave(group.layout, group.size());
       } else {
-        look_at(group.layout, group.choices());
+        take_bounds(bounds_of_next());
         if (worth_simulating()) simulate_some(open_.back().need.steps > many_tasks ? 2 : 1);
       }
       result_.stopped = !goes_on(progress());
@@ -53,82 +55,11 @@ class PlanSearch : PlanRounds {
   }
 
  private:
-  /// On a scale that stays, whatever groups become.
-  PlanProgress progress() const {
-    constexpr std::int64_t whole = 1000;
-    const auto part = static_cast<double>(next_) / static_cast<double>(std::max<std::size_t>(1, order_.size()));
-    return {static_cast<std::int64_t>(part * whole), whole, best_ ? &*best_ : nullptr};
-  }
   /// Cheap candidates come first only to have a result: slightly better ones are skipped for the
   /// best of all.
   bool worth_simulating() const {
     if (open_.empty() || (best_ && !may_win(open_.back().need.usual))) return false;
     return !request_.cheapest_first || !best_ || open_.back().need.time < best_->summary.makespan * 9 / 10;
-  }
-  /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's
-  /// cost; they only order and drop nothing.
-  void order_layouts() {
-    // One of each family first, then the others.
-    const auto leads = [](const ScheduleChoice& choice) { return is_leading_schedule(choice.schedule); };
-    leading_ = static_cast<std::size_t>(std::stable_partition(choices_.begin(), choices_.end(), leads) - choices_.begin());
-    std::vector<double> guess;
-    for (const PlanLayout& layout : layouts_) {
-      least_.push_back(bounds_.least_time(layout));
-      holds_.push_back(bounds_.can_hold(layout) ? 1 : 0);
-      guess.push_back(to_seconds(least_.back()) * usual_wait(layout) * std::max(1.0, bounds_.usual_share(layout)) *
-                      (1 + 0.01 * std::log2(1 + tasks_of(layout) / 2000)));
-    }
-    for (std::size_t i = 0; i < layouts_.size(); ++i) {
-      const double key = request_.cheapest_first ? tasks_of(layouts_[i]) : guess[i];
-      if (leading_ > 0) order_.push_back({i, 0, leading_, key});
-      if (leading_ < choices_.size())
-        order_.push_back({i, leading_, choices_.size(), request_.cheapest_first ? key : key * 1.06});
-    }
-    sort_by_key(order_);
-  }
-
-  /// Where an iteration has many microbatches, the candidates of the first groups are ordered by the
-  /// paths of a few microbatches, which cost little. Theirs is a part of the budget.
-  template <class Goes>
-  void probe_first(Goes&& goes_on) {
-    if (request_.cheapest_first) return;
-    std::vector<PlanGroup> probed;
-    std::size_t at = 0;
-    for (; at < order_.size() && spent_ < request_.budget / 4 && !result_.stopped; ++at) {
-      const PlanGroup& group = order_[at];
-      const PlanLayout& layout = layouts_[group.layout];
-      if (holds_[group.layout] == 0 || !prober_.is_worth(layout)) {
-        probed.push_back(group);
-        continue;
-      }
-      std::vector<PlanProbe> probes(group.end - group.begin);
-      parallel_(probes.size(), [&](std::size_t i) { probes[i] = prober_.probe(layout, choices_[group.begin + i]); });
-      take_probes(group, probes, probed);
-      result_.stopped = !goes_on(progress());
-    }
-    sort_by_key(probed);
-    const auto last =
-        std::find_if(probed.begin(), probed.end(), [](const PlanGroup& group) { return group.key >= PlanGroup::deferred; });
-    std::vector<PlanGroup> order{probed.begin(), last};
-    order.insert(order.end(), order_.begin() + static_cast<std::ptrdiff_t>(at), order_.end());
-    order.insert(order.end(), last, probed.end());
-    order_ = std::move(order);
-  }
-  /// Each choice of a group becomes one of its own.
-  void take_probes(const PlanGroup& group, const std::vector<PlanProbe>& probes, std::vector<PlanGroup>& probed) {
-    const double least = to_seconds(least_[group.layout]);
-    for (std::size_t i = 0; i < probes.size(); ++i) {
-      const PlanProbe& one = probes[i];
-      spent_ += one.cost;
-      double key = one.seconds >= least ? one.seconds : group.key;
-      const bool again = is_matched(probes, i);
-      if (one.seconds > 0 && !one.fits && !again && nearly_fits(one.memory)) {
-        const Duration time = seconds(key);
-        too_large_.push_back({group.layout, group.begin + i, {.time = time, .memory = one.memory, .fits = false, .usual = time}});
-      }
-      if (again || !one.fits) key += PlanGroup::deferred;
-      probed.push_back({group.layout, group.begin + i, group.begin + i + 1, key});
-    }
   }
   /// What else may be around the pipeline that is the best so far, whatever is left of the budget:
   /// it is little.
@@ -268,7 +199,8 @@ class PlanSearch : PlanRounds {
       const std::optional<Duration> time = bounds_.least_time_of_part(layout);
       if (!time || !may_win(*time)) continue;
       const Duration usual = seconds(to_seconds(*time) * usual_wait(layout));
-      for (const std::size_t choice : group.choices()) parts_.push_back({group.layout, choice, {.time = *time, .usual = usual}});
+      for (std::size_t choice = group.begin; choice < group.end; ++choice)
+        parts_.push_back({group.layout, choice, {.time = *time, .usual = usual}});
     }
   }
   /// Unless it cannot win, or does not fit with all layers computed again.
@@ -348,11 +280,6 @@ class PlanSearch : PlanRounds {
     if (best_) result_.closest.clear();
     result_.proven_best = !best_ ? result_.counts.left == 0 : left_ >= least_worth(best_->summary.makespan);
   }
-
-  std::vector<char> holds_;       ///< [layout] whether the devices can hold what any schedule must
-  std::size_t leading_ = 0;       ///< of choices_, those that are looked at first
-  std::vector<PlanGroup> order_;  ///< of all groups
-  std::size_t next_ = 0;          ///< in order_
 };
 
 }  // namespace tawpipe::detail

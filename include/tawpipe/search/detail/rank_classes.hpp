@@ -37,9 +37,10 @@ class RankClasses {
   RankClasses(const Cluster& cluster, const Mesh& mesh) : cluster_{cluster}, mesh_{mesh} {}
 
   int of(Rank rank) {
-    const auto [at, added] = class_of_.try_emplace(rank, 0);
-    if (added) at->second = classes_.try_emplace(key(rank), static_cast<int>(classes_.size())).first->second;
-    return at->second;
+    if (class_of_.empty()) class_of_.assign(static_cast<std::size_t>(cluster_.ranks()), -1);
+    int& found = class_of_[index(rank)];
+    if (found < 0) found = classes_.try_emplace(key(rank), static_cast<int>(classes_.size())).first->second;
+    return found;
   }
 
   /// Kinds and places of the members of its two groups, and where a node ends.
@@ -58,7 +59,7 @@ class RankClasses {
 
   const Cluster& cluster_;
   const Mesh& mesh_;
-  std::map<Rank, int> class_of_;
+  std::vector<int> class_of_;  ///< [rank]; -1: not yet known
   std::map<std::vector<std::int32_t>, int> classes_;
 };
 

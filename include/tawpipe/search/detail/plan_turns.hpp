@@ -1,0 +1,171 @@
+// In which order a search for a plan looks at candidates, and their bounds, found ahead of their
+// turn so that all threads have work.
+// Not: the estimates that order them (plan_order.hpp), nor what becomes of each (plan_rounds.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/search/detail/plan_order.hpp"
+#include "tawpipe/search/detail/plan_rounds.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// Groups of candidates, the best estimates first.
+class PlanTurns : public PlanRounds {
+ public:
+  using PlanRounds::PlanRounds;
+
+ protected:
+  /// On a scale that stays, whatever groups become.
+  PlanProgress progress() const {
+    constexpr std::int64_t whole = 1000;
+    const auto part = static_cast<double>(next_) / static_cast<double>(std::max<std::size_t>(1, order_.size()));
+    return {static_cast<std::int64_t>(part * whole), whole, best_ ? &*best_ : nullptr};
+  }
+  /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's
+  /// cost; they only order and drop nothing.
+  void order_layouts() {
+    // One of each family first, then the others.
+    const auto leads = [](const ScheduleChoice& choice) { return is_leading_schedule(choice.schedule); };
+    leading_ = static_cast<std::size_t>(std::stable_partition(choices_.begin(), choices_.end(), leads) - choices_.begin());
+    std::vector<double> guess;
+    bounds_.prepare(layouts_, parallel_);
+    for (const PlanLayout& layout : layouts_) {
+      least_.push_back(bounds_.least_time(layout));
+      holds_.push_back(bounds_.can_hold(layout) ? 1 : 0);
+      guess.push_back(to_seconds(least_.back()) * usual_wait(layout) * std::max(1.0, bounds_.usual_share(layout)) *
+                      (1 + 0.01 * std::log2(1 + tasks_of(layout) / 2000)));
+    }
+    for (std::size_t i = 0; i < layouts_.size(); ++i) {
+      const double key = request_.cheapest_first ? tasks_of(layouts_[i]) : guess[i];
+      if (leading_ > 0) order_.push_back({i, 0, leading_, key});
+      if (leading_ < choices_.size())
+        order_.push_back({i, leading_, choices_.size(), request_.cheapest_first ? key : key * 1.06});
+    }
+    sort_by_key(order_);
+  }
+
+  /// Where an iteration has many microbatches, the candidates of the first groups are ordered by the
+  /// paths of a few microbatches, which cost little. Theirs is a part of the budget.
+  template <class Goes>
+  void probe_first(Goes&& goes_on) {
+    if (request_.cheapest_first) return;
+    std::vector<PlanGroup> probed;
+    std::deque<std::vector<PlanProbe>> ahead;
+    std::size_t at = 0;
+    for (; at < order_.size() && spent_ < request_.budget / 4 && !result_.stopped; ++at) {
+      const PlanGroup& group = order_[at];
+      if (!is_probed(group)) {
+        probed.push_back(group);
+        continue;
+      }
+      if (ahead.empty()) ahead = probe_next(at);
+      take_probes(group, ahead.front(), probed);
+      ahead.pop_front();
+      result_.stopped = !goes_on(progress());
+    }
+    sort_by_key(probed);
+    const auto last =
+        std::find_if(probed.begin(), probed.end(), [](const PlanGroup& group) { return group.key >= PlanGroup::deferred; });
+    std::vector<PlanGroup> order{probed.begin(), last};
+    order.insert(order.end(), order_.begin() + static_cast<std::ptrdiff_t>(at), order_.end());
+    order.insert(order.end(), last, probed.end());
+    order_ = std::move(order);
+  }
+  /// The bounds of the group whose turn it is. They are found together with those of the groups after
+  /// it, for all threads to have work; bounds do not depend on when they are found, and those that
+  /// are no longer wanted when their turn comes are not counted.
+  std::vector<Outcome> bounds_of_next() {
+    while (!ahead_.empty() && ahead_.front().turn < next_) ahead_.pop_front();
+    if (ahead_.empty()) look_ahead();
+    std::vector<Outcome> outcomes = std::move(ahead_.front().outcomes);
+    ahead_.pop_front();
+    return outcomes;
+  }
+
+ private:
+  /// Of computations in what is found ahead, about: much of it may be dropped.
+  static constexpr double ahead_tasks = 400'000;
+
+  void look_ahead() {
+    const std::size_t most = request_.cheapest_first ? 1 : 16;  // candidates; results come fast there, and drop the next ones
+    std::size_t count = 0;
+    double tasks = 0;
+    for (std::size_t turn = next_; turn < order_.size() && count < most && tasks < ahead_tasks; ++turn) {
+      const PlanGroup& group = order_[turn];
+      const double each = tasks_of(layouts_[group.layout]);
+      if (holds_[group.layout] == 0 || !may_win(least_[group.layout]) || each > most_tasks) continue;
+      ahead_.push_back({turn, {}});
+      for (std::size_t i = group.begin; i < group.end; ++i) ahead_.back().outcomes.push_back({.candidate = {group.layout, i}});
+      count += group.end - group.begin;
+      tasks += each * static_cast<double>(group.size());
+    }
+    std::vector<Outcome*> all;
+    for (Ahead& group : ahead_) {
+      for (Outcome& outcome : group.outcomes) all.push_back(&outcome);
+    }
+    parallel_(all.size(), [&](std::size_t i) { bound(*all[i]); });
+  }
+
+  bool is_probed(const PlanGroup& group) const { return holds_[group.layout] != 0 && prober_.is_worth(layouts_[group.layout]); }
+  /// Probes of the groups from `at` on, at once like look_ahead().
+  std::deque<std::vector<PlanProbe>> probe_next(std::size_t at) {
+    constexpr std::size_t most = 64;  // candidates
+    std::deque<std::vector<PlanProbe>> found;
+    struct Item {
+      std::size_t layout;
+      std::size_t choice;
+      PlanProbe* probe;
+    };
+    std::vector<Item> items;
+    double tasks = 0;
+    for (; at < order_.size() && items.size() < most && tasks < ahead_tasks; ++at) {
+      const PlanGroup& group = order_[at];
+      if (!is_probed(group)) continue;
+      tasks += PlanProber::computations(layouts_[group.layout].mesh, *request_.problem.model) * static_cast<double>(group.size());
+      found.emplace_back(group.end - group.begin);
+      for (std::size_t i = group.begin; i < group.end; ++i) items.push_back({group.layout, i, &found.back()[i - group.begin]});
+    }
+    parallel_(items.size(),
+              [&](std::size_t i) { *items[i].probe = prober_.probe(layouts_[items[i].layout], choices_[items[i].choice]); });
+    return found;
+  }
+  /// Each choice of a group becomes one of its own.
+  void take_probes(const PlanGroup& group, const std::vector<PlanProbe>& probes, std::vector<PlanGroup>& probed) {
+    const double least = to_seconds(least_[group.layout]);
+    for (std::size_t i = 0; i < probes.size(); ++i) {
+      const PlanProbe& one = probes[i];
+      spent_ += one.cost;
+      double key = one.seconds >= least ? one.seconds : group.key;
+      const bool again = is_matched(probes, i);
+      if (one.seconds > 0 && !one.fits && !again && nearly_fits(one.memory)) {
+        const Duration time = seconds(key);
+        too_large_.push_back({group.layout, group.begin + i, {.time = time, .memory = one.memory, .fits = false, .usual = time}});
+      }
+      if (again || !one.fits) key += PlanGroup::deferred;
+      probed.push_back({group.layout, group.begin + i, group.begin + i + 1, key});
+    }
+  }
+
+  /// The bounds of a group, before its turn in order_.
+  struct Ahead {
+    std::size_t turn;
+    std::vector<Outcome> outcomes;
+  };
+
+  std::deque<Ahead> ahead_;
+  std::size_t leading_ = 0;  ///< of choices_, those that are looked at first
+
+ protected:
+  std::vector<char> holds_;       ///< [layout] whether the devices can hold what any schedule must
+  std::vector<PlanGroup> order_;  ///< of all groups
+  std::size_t next_ = 0;          ///< in order_
+};
+
+}  // namespace tawpipe::detail
