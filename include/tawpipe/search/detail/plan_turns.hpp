@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -57,7 +56,7 @@ class PlanTurns : public PlanRounds {
   void probe_first(Goes&& goes_on) {
     if (request_.cheapest_first) return;
     std::vector<PlanGroup> probed;
-    std::deque<std::vector<PlanProbe>> ahead;
+    std::vector<std::vector<PlanProbe>> ahead;
     std::size_t at = 0;
     for (; at < order_.size() && spent_ < request_.budget / 4 && !result_.stopped; ++at) {
       const PlanGroup& group = order_[at];
@@ -67,7 +66,7 @@ class PlanTurns : public PlanRounds {
       }
       if (ahead.empty()) ahead = probe_next(at);
       take_probes(group, ahead.front(), probed);
-      ahead.pop_front();
+      ahead.erase(ahead.begin());
       result_.stopped = !goes_on(progress());
     }
     sort_by_key(probed);
@@ -82,11 +81,9 @@ class PlanTurns : public PlanRounds {
   /// it, for all threads to have work; bounds do not depend on when they are found, and those that
   /// are no longer wanted when their turn comes are not counted.
   std::vector<Outcome> bounds_of_next() {
-    while (!ahead_.empty() && ahead_.front().turn < next_) ahead_.pop_front();
+    std::erase_if(ahead_, [&](const Ahead& group) { return group.turn < next_; });
     if (ahead_.empty()) look_ahead();
-    std::vector<Outcome> outcomes = std::move(ahead_.front().outcomes);
-    ahead_.pop_front();
-    return outcomes;
+    return std::move(ahead_.front().outcomes);
   }
 
  private:
@@ -115,9 +112,9 @@ class PlanTurns : public PlanRounds {
 
   bool is_probed(const PlanGroup& group) const { return holds_[group.layout] != 0 && prober_.is_worth(layouts_[group.layout]); }
   /// Probes of the groups from `at` on, at once like look_ahead().
-  std::deque<std::vector<PlanProbe>> probe_next(std::size_t at) {
+  std::vector<std::vector<PlanProbe>> probe_next(std::size_t at) {
     constexpr std::size_t most = 64;  // candidates
-    std::deque<std::vector<PlanProbe>> found;
+    std::vector<std::vector<PlanProbe>> found;
     struct Item {
       std::size_t layout;
       std::size_t choice;
@@ -159,7 +156,7 @@ class PlanTurns : public PlanRounds {
     std::vector<Outcome> outcomes;
   };
 
-  std::deque<Ahead> ahead_;
+  std::vector<Ahead> ahead_;
   std::size_t leading_ = 0;  ///< of choices_, those that are looked at first
 
  protected:
