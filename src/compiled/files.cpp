@@ -1,6 +1,8 @@
 // The part of tawpipe::compiled that reads files: Boost.Graph, JSON and pugixml stay in here.
 // Not: in a program that only links tawpipe::tawpipe.
-#define TAWPIPE_COMPILING
+#include "compiled/schedules_part.hpp"
+#undef TAWPIPE_BODIES
+#define TAWPIPE_BODIES 1
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_file.hpp"

@@ -1,5 +1,6 @@
-// The part of tawpipe::compiled that only needs the standard library.
+// The part of tawpipe::compiled that builds and checks schedules: it only needs the standard library.
 // Not: in a program that only links tawpipe::tawpipe.
-#define TAWPIPE_COMPILING
-#include "tawpipe/schedules/shipped.hpp"
-#include "tawpipe/verify/validate.hpp"
+#include "tawpipe/core/compiled.hpp"
+#undef TAWPIPE_BODIES
+#define TAWPIPE_BODIES 1
+#include "compiled/schedules_part.hpp"

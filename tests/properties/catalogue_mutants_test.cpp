@@ -21,6 +21,7 @@
 #include "support/sequential_run.hpp"
 #include "support/symbolic_run.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;

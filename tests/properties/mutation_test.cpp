@@ -18,6 +18,7 @@
 #include "support/mutations.hpp"
 #include "support/symbolic_run.hpp"
 #include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedules/data_parallel.hpp"
 #include "tawpipe/schedules/fully_sharded.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/core/prefetch.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
@@ -67,7 +67,17 @@ inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
 /// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
 /// differ
 /// Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
-inline Communication communication(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
+TAWPIPE_INLINE Communication communication(const Schedule& schedule, const Timeline& timeline,
+                                           std::span<const Rank> same_as = {});
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include "tawpipe/core/prefetch.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Communication communication(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as) {
   Communication result;
   const std::size_t lanes = schedule.lanes().size();
   result.lane_busy_s.assign(lanes, 0);
@@ -143,3 +153,4 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
 }
 
 }  // namespace tawpipe
+#endif

@@ -2,13 +2,10 @@
 // Not: what each would save if it were faster.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
@@ -20,6 +17,20 @@ struct CriticalPath {
   std::vector<TaskId> tasks;               ///< in time order
   std::array<Duration, ops> time_of_op{};  ///< [op] time on the path; gaps in the timeline are not included
 };
+
+/// The critical path of `timeline`: from the task that ends last back through the predecessor
+/// (dependency or previous task of a lane) that ended last. Complexity: O(tasks + edges).
+TAWPIPE_INLINE CriticalPath critical_path(const Schedule& schedule, const Timeline& timeline);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -70,9 +81,7 @@ inline std::vector<TaskId> last_before(const Schedule& schedule, const Timeline&
 
 }  // namespace detail
 
-/// The critical path of `timeline`: from the task that ends last back through the predecessor
-/// (dependency or previous task of a lane) that ended last. Complexity: O(tasks + edges).
-inline CriticalPath critical_path(const Schedule& schedule, const Timeline& timeline) {
+TAWPIPE_INLINE CriticalPath critical_path(const Schedule& schedule, const Timeline& timeline) {
   CriticalPath path;
   if (schedule.tasks().empty()) return path;
   const std::vector<TaskId> before = detail::last_before(schedule, timeline);
@@ -94,3 +103,4 @@ inline CriticalPath critical_path(const Schedule& schedule, const Timeline& time
 }
 
 }  // namespace tawpipe
+#endif

@@ -3,14 +3,12 @@
 // (usable_memory_share).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
-#include "tawpipe/core/prefetch.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
@@ -24,6 +22,50 @@ struct PeakMemory {
   TimePoint at;
   Bytes host;  ///< the peak in host memory
 };
+
+/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held
+/// throughout, a transient one from its first use's start to its last use's end.
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
+/// differ
+/// @return [rank], `schedule.ranks()` long.
+/// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
+TAWPIPE_INLINE std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
+                                                   std::span<const Rank> same_as = {});
+
+/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, each
+/// with its peak.
+/// @return [rank][part * buffer_kinds + kind] bytes. @pre parts > 0
+TAWPIPE_INLINE std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline,
+                                                                 std::size_t parts);
+
+/// The fraction of a device's memory that a plan may count on: the rest is for memory that no peak
+/// counts (the driver, CUDA's context, NCCL, library workspaces, allocator waste, temporaries).
+/// docs/accuracy.md has the reasons for the figure.
+inline constexpr double usable_memory_share = 0.85;
+
+/// `fraction` of `memory`, rounded down. @param fraction  above 0, at most 1
+inline Bytes usable_part(Bytes memory, double fraction) {
+  return fraction < 1 ? Bytes{static_cast<std::int64_t>(static_cast<double>(memory.value()) * fraction)} : memory;
+}
+
+/// The ranks whose peak exceeds the `usable` fraction of their device's memory.
+inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster, double usable = 1) {
+  std::vector<Rank> ranks;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    if (peaks[rank].total > usable_part(cluster.device(id<Rank>(rank)).memory, usable)) ranks.push_back(id<Rank>(rank));
+  }
+  return ranks;
+}
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <limits>
+
+#include "tawpipe/core/prefetch.hpp"
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -105,14 +147,8 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
 
 }  // namespace detail
 
-/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held
-/// throughout, a transient one from its first use's start to its last use's end.
-/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
-/// differ
-/// @return [rank], `schedule.ranks()` long.
-/// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
-inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
-                                           std::span<const Rank> same_as = {}) {
+TAWPIPE_INLINE std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
+                                                   std::span<const Rank> same_as) {
   std::vector<PeakMemory> peaks(static_cast<std::size_t>(schedule.ranks()));
   detail::for_each_memory(schedule, timeline, same_as,
                           [&](Rank rank, const PeakMemory& persistent, std::span<const detail::MemoryChange> changes) {
@@ -137,10 +173,8 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
   return peaks;
 }
 
-/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, each
-/// with its peak.
-/// @return [rank][part * buffer_kinds + kind] bytes. @pre parts > 0
-inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline, std::size_t parts) {
+TAWPIPE_INLINE std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline,
+                                                                 std::size_t parts) {
   std::vector<std::vector<double>> all(static_cast<std::size_t>(schedule.ranks()));
   const double length = static_cast<double>(std::max<std::int64_t>(timeline.makespan().value(), 1)) / static_cast<double>(parts);
   detail::for_each_memory(
@@ -167,23 +201,5 @@ inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedul
   return all;
 }
 
-/// The fraction of a device's memory that a plan may count on: the rest is for memory that no peak
-/// counts (the driver, CUDA's context, NCCL, library workspaces, allocator waste, temporaries).
-/// docs/accuracy.md has the reasons for the figure.
-inline constexpr double usable_memory_share = 0.85;
-
-/// `fraction` of `memory`, rounded down. @param fraction  above 0, at most 1
-inline Bytes usable_part(Bytes memory, double fraction) {
-  return fraction < 1 ? Bytes{static_cast<std::int64_t>(static_cast<double>(memory.value()) * fraction)} : memory;
-}
-
-/// The ranks whose peak exceeds the `usable` fraction of their device's memory.
-inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster, double usable = 1) {
-  std::vector<Rank> ranks;
-  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    if (peaks[rank].total > usable_part(cluster.device(id<Rank>(rank)).memory, usable)) ranks.push_back(id<Rank>(rank));
-  }
-  return ranks;
-}
-
 }  // namespace tawpipe
+#endif

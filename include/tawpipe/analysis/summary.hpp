@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/analysis/bubble.hpp"
@@ -14,6 +13,7 @@
 #include "tawpipe/analysis/held_time.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -72,6 +72,24 @@ struct Summary {
   }
 };
 
+/// Summarizes `timeline`. Complexity: O(tasks log tasks).
+/// @param usable_memory  the fraction of a device's memory that a rank may need
+TAWPIPE_INLINE Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline,
+                                 double usable_memory = 1);
+
+/// Summarizes the whole schedule from the timeline of the kept part: the same summary except
+/// `folding`.
+/// Complexity: O(kept tasks log kept tasks + ranks).
+TAWPIPE_INLINE Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline,
+                                 double usable_memory = 1);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <utility>
+
+namespace tawpipe::inline v0 {
+
 namespace detail {
 
 /// @param traffic  of the whole schedule, whose number of tasks it counts
@@ -121,17 +139,13 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
 
 }  // namespace detail
 
-/// Summarizes `timeline`. Complexity: O(tasks log tasks).
-/// @param usable_memory  the fraction of a device's memory that a rank may need
-inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, double usable_memory = 1) {
+TAWPIPE_INLINE Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline,
+                                 double usable_memory) {
   return detail::summarize(schedule, cluster, timeline, traffic(schedule, cluster), usable_memory, {});
 }
 
-/// Summarizes the whole schedule from the timeline of the kept part: the same summary except
-/// `folding`.
-/// Complexity: O(kept tasks log kept tasks + ranks).
-inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline,
-                         double usable_memory = 1) {
+TAWPIPE_INLINE Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline,
+                                 double usable_memory) {
   Summary summary =
       detail::summarize(folded.schedule, cluster, timeline, traffic(folded, cluster), usable_memory, folded.same_as);
   summary.folding = {folded.factor, summary.ranks / folded.factor, static_cast<std::int64_t>(folded.schedule.tasks().size()), {}};
@@ -139,3 +153,4 @@ inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, c
 }
 
 }  // namespace tawpipe
+#endif

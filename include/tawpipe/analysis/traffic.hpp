@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
-#include <map>
-#include <tuple>
 #include <vector>
 
-#include "tawpipe/core/hash_index.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -35,6 +32,31 @@ struct Traffic {
     return node_egress_bytes.empty() ? 0 : *std::max_element(node_egress_bytes.begin(), node_egress_bytes.end());
   }
 };
+
+/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to
+/// a whole byte.
+/// Complexity: O(tasks + edges of the distinct communications) lookups.
+TAWPIPE_INLINE Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring);
+
+/// The traffic of the whole schedule of a folded one.
+TAWPIPE_INLINE Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring);
+
+/// Bytes that leave each node and bytes sent inside it over time, for a picture: the iteration cut
+/// into `parts` equal parts. A communication's bytes are spread evenly over its time.
+/// @return [2 * node + inside][part] bytes, inside 0 or 1. @pre parts > 0
+TAWPIPE_INLINE std::vector<std::vector<double>> node_traffic_over_time(const Schedule& schedule, const Cluster& cluster,
+                                                                       const Timeline& timeline, std::size_t parts);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "tawpipe/core/hash_index.hpp"
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -107,17 +129,13 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
 
 }  // namespace detail
 
-/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to
-/// a whole byte.
-/// Complexity: O(tasks + edges of the distinct communications) lookups.
-inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
+TAWPIPE_INLINE Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce) {
   return detail::traffic_of(
       schedule, cluster, all_reduce, [&](const Task& task, auto&& visit) { visit(schedule, task); },
       [](const Task&) { return 1; });
 }
 
-/// The traffic of the whole schedule of a folded one.
-inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
+TAWPIPE_INLINE Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Algorithm all_reduce) {
   return detail::traffic_of(
       folded.schedule, cluster, all_reduce,
       [&](const Task& task, auto&& visit) {
@@ -126,11 +144,8 @@ inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Alg
       [&](const Task& task) { return folded.multiplicity(task); });
 }
 
-/// Bytes that leave each node and bytes sent inside it over time, for a picture: the iteration cut
-/// into `parts` equal parts. A communication's bytes are spread evenly over its time.
-/// @return [2 * node + inside][part] bytes, inside 0 or 1. @pre parts > 0
-inline std::vector<std::vector<double>> node_traffic_over_time(const Schedule& schedule, const Cluster& cluster,
-                                                               const Timeline& timeline, std::size_t parts) {
+TAWPIPE_INLINE std::vector<std::vector<double>> node_traffic_over_time(const Schedule& schedule, const Cluster& cluster,
+                                                                       const Timeline& timeline, std::size_t parts) {
   std::vector<std::vector<double>> all(2 * static_cast<std::size_t>(cluster.nodes()), std::vector<double>(parts, 0));
   const double length = static_cast<double>(std::max<std::int64_t>(timeline.makespan().value(), 1)) / static_cast<double>(parts);
   using Key = std::tuple<Op, Rank, std::int64_t>;
@@ -162,3 +177,4 @@ inline std::vector<std::vector<double>> node_traffic_over_time(const Schedule& s
 }
 
 }  // namespace tawpipe
+#endif

@@ -5,16 +5,14 @@
 
 // A header with such functions declares them with TAWPIPE_INLINE. Their bodies, and the includes
 // that only these need, come after `#if TAWPIPE_BODIES`. tawpipe::compiled defines TAWPIPE_COMPILED
-// for its users; src/compiled/ also TAWPIPE_COMPILING.
-#ifndef TAWPIPE_COMPILED
-#define TAWPIPE_BODIES 1
-#define TAWPIPE_INLINE inline
-#elif defined(TAWPIPE_COMPILING)
-#define TAWPIPE_BODIES 1
-#define TAWPIPE_INLINE
-#else
+// for its users. Each file of src/compiled/ sets TAWPIPE_BODIES to 1 before the headers of its part,
+// and after those of the other parts that it uses.
+#ifdef TAWPIPE_COMPILED
 #define TAWPIPE_BODIES 0
 #define TAWPIPE_INLINE
+#else
+#define TAWPIPE_BODIES 1
+#define TAWPIPE_INLINE inline
 #endif
 
 namespace tawpipe::inline v0::detail {

@@ -3,12 +3,11 @@
 // Not: the memory itself (execute/host/, execute/cuda/).
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -23,6 +22,33 @@ struct BufferPlan {
   Bytes host_bytes;                  ///< to allocate on the host
   std::vector<ReuseWait> waits;      ///< that reuse needs in addition to those of the program
 };
+
+/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient
+/// ones, each at the lowest offset where no other is in use at the time; by size or by first use,
+/// whichever needs less memory.
+///
+/// Without a timeline this holds under any timing that the program allows: a message that may be
+/// late keeps its buffer. With one, a buffer may also reuse the memory of one that is over in that
+/// timeline, and the program gets the waits that ensure this. It then needs the timeline's peak,
+/// except for gaps between buffers of different sizes, and a run that follows the timeline never
+/// waits for them.
+/// @param alignment  of each buffer, a power of two
+/// @param timeline   expected for the schedule; may be null. Tasks by their start in it, then by
+/// id, are then an order in which
+///                   they can be issued; but not by id only.
+/// @param lent       [buffer] not null: it is elsewhere and takes no memory (ParameterStore::lent);
+/// may be empty
+/// Complexity: O(buffers^2).
+TAWPIPE_INLINE BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
+                                       const Timeline* timeline = nullptr, std::span<std::byte* const> lent = {});
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cstddef>
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -223,24 +249,8 @@ class BufferPlanner {
 
 }  // namespace detail
 
-/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient
-/// ones, each at the lowest offset where no other is in use at the time; by size or by first use,
-/// whichever needs less memory.
-///
-/// Without a timeline this holds under any timing that the program allows: a message that may be
-/// late keeps its buffer. With one, a buffer may also reuse the memory of one that is over in that
-/// timeline, and the program gets the waits that ensure this. It then needs the timeline's peak,
-/// except for gaps between buffers of different sizes, and a run that follows the timeline never
-/// waits for them.
-/// @param alignment  of each buffer, a power of two
-/// @param timeline   expected for the schedule; may be null. Tasks by their start in it, then by
-/// id, are then an order in which
-///                   they can be issued; but not by id only.
-/// @param lent       [buffer] not null: it is elsewhere and takes no memory (ParameterStore::lent);
-/// may be empty
-/// Complexity: O(buffers^2).
-inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
-                               const Timeline* timeline = nullptr, std::span<std::byte* const> lent = {}) {
+TAWPIPE_INLINE BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment,
+                                       const Timeline* timeline, std::span<std::byte* const> lent) {
   BufferPlan plan = detail::BufferPlanner{schedule, program, rank, alignment, timeline, lent, false}.plan();
   const auto buffers = schedule.buffers();
   if (std::any_of(buffers.begin(), buffers.end(), [&](const Buffer& buffer) { return buffer.host && buffer.rank == rank; })) {
@@ -254,3 +264,4 @@ inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank 
 }
 
 }  // namespace tawpipe
+#endif

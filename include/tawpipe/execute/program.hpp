@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0 {
@@ -92,59 +93,13 @@ class Program {
 /// Lowers a schedule; common parts are computed once for all ranks.
 class Lowering {
  public:
-  explicit Lowering(const Schedule& schedule) : schedule_{schedule} {
-    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-      for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) {
-        if (meet(id<TaskId>(t), earlier)) continue;
-        foreign_.push_back({id<TaskId>(t), earlier, schedule.task(id<TaskId>(t)).rank, schedule.task(earlier).rank});
-      }
-    }
-    by_end_ = foreign_;
-    std::stable_sort(by_end_.begin(), by_end_.end(),
-                     [](const Foreign& a, const Foreign& b) { return a.waited_for < b.waited_for; });
-  }
+  explicit Lowering(const Schedule& schedule);
 
   /// Whether any rank waits for a task of which no message informs it.
   bool has_notices() const { return !foreign_.empty(); }
 
   /// The program of one rank. Complexity: O(its tasks + dependencies + signals of all).
-  Program lower(Rank rank) const {
-    Program program;
-    const auto lanes = schedule_.lanes().size();
-    program.launches_.resize(lanes);
-    std::vector<std::int32_t> place(schedule_.tasks().size(), -1);  // index in its lane on this rank
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      const auto tasks = schedule_.program(rank, static_cast<int>(lane));
-      for (std::size_t i = 0; i < tasks.size(); ++i) place[index(tasks[i])] = static_cast<std::int32_t>(i);
-    }
-    std::vector<char> recorded(schedule_.tasks().size(), 0);
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      std::vector<std::int32_t> seen(lanes, -1);  // the last index of each lane that has been waited for
-      for (const TaskId task : schedule_.program(rank, static_cast<int>(lane))) {
-        Launch launch{.task = task};
-        launch.waits_begin = static_cast<std::uint32_t>(program.waits_.size());
-        for (const TaskId earlier : schedule_.dependencies(task)) {
-          const std::int32_t at = place[index(earlier)];
-          const auto from = static_cast<std::size_t>(at < 0 ? 0 : schedule_.lane_on(earlier, rank));
-          if (at < 0 || from == lane || seen[from] >= at) continue;
-          seen[from] = at;
-          program.waits_.push_back(earlier);
-          recorded[index(earlier)] = 1;
-        }
-        launch.waits_end = static_cast<std::uint32_t>(program.waits_.size());
-        launch.awaits_begin = static_cast<std::uint32_t>(program.awaits_.size());
-        launch.notifies_begin = static_cast<std::uint32_t>(program.notifies_.size());
-        add_notices(rank, task, program);
-        launch.awaits_end = static_cast<std::uint32_t>(program.awaits_.size());
-        launch.notifies_end = static_cast<std::uint32_t>(program.notifies_.size());
-        program.launches_[lane].push_back(launch);
-      }
-    }
-    for (auto& lane : program.launches_) {
-      for (Launch& launch : lane) launch.record = recorded[index(launch.task)] != 0;
-    }
-    return program;
-  }
+  Program lower(Rank rank) const;
 
  private:
   struct Foreign {
@@ -163,18 +118,7 @@ class Lowering {
     return found;
   }
 
-  void add_notices(Rank rank, TaskId task, Program& program) const {
-    const auto first = [](const Foreign& foreign, TaskId t) { return foreign.waiting < t; };
-    for (auto at = std::lower_bound(foreign_.begin(), foreign_.end(), task, first); at != foreign_.end(); ++at) {
-      if (at->waiting != task) break;
-      if (at->told == rank) program.awaits_.push_back({at->waited_for, at->teller});
-    }
-    const auto ended = [](const Foreign& foreign, TaskId t) { return foreign.waited_for < t; };
-    for (auto at = std::lower_bound(by_end_.begin(), by_end_.end(), task, ended); at != by_end_.end(); ++at) {
-      if (at->waited_for != task) break;
-      if (at->teller == rank) program.notifies_.push_back({at->waiting, at->told});
-    }
-  }
+  void add_notices(Rank rank, TaskId task, Program& program) const;
 
   const Schedule& schedule_;
   std::vector<Foreign> foreign_;  ///< sorted by the waiting task
@@ -182,3 +126,72 @@ class Lowering {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Program Lowering::lower(Rank rank) const {
+  Program program;
+  const auto lanes = schedule_.lanes().size();
+  program.launches_.resize(lanes);
+  std::vector<std::int32_t> place(schedule_.tasks().size(), -1);  // index in its lane on this rank
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const auto tasks = schedule_.program(rank, static_cast<int>(lane));
+    for (std::size_t i = 0; i < tasks.size(); ++i) place[index(tasks[i])] = static_cast<std::int32_t>(i);
+  }
+  std::vector<char> recorded(schedule_.tasks().size(), 0);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    std::vector<std::int32_t> seen(lanes, -1);  // the last index of each lane that has been waited for
+    for (const TaskId task : schedule_.program(rank, static_cast<int>(lane))) {
+      Launch launch{.task = task};
+      launch.waits_begin = static_cast<std::uint32_t>(program.waits_.size());
+      for (const TaskId earlier : schedule_.dependencies(task)) {
+        const std::int32_t at = place[index(earlier)];
+        const auto from = static_cast<std::size_t>(at < 0 ? 0 : schedule_.lane_on(earlier, rank));
+        if (at < 0 || from == lane || seen[from] >= at) continue;
+        seen[from] = at;
+        program.waits_.push_back(earlier);
+        recorded[index(earlier)] = 1;
+      }
+      launch.waits_end = static_cast<std::uint32_t>(program.waits_.size());
+      launch.awaits_begin = static_cast<std::uint32_t>(program.awaits_.size());
+      launch.notifies_begin = static_cast<std::uint32_t>(program.notifies_.size());
+      add_notices(rank, task, program);
+      launch.awaits_end = static_cast<std::uint32_t>(program.awaits_.size());
+      launch.notifies_end = static_cast<std::uint32_t>(program.notifies_.size());
+      program.launches_[lane].push_back(launch);
+    }
+  }
+  for (auto& lane : program.launches_) {
+    for (Launch& launch : lane) launch.record = recorded[index(launch.task)] != 0;
+  }
+  return program;
+}
+
+TAWPIPE_INLINE Lowering::Lowering(const Schedule& schedule) : schedule_{schedule} {
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) {
+      if (meet(id<TaskId>(t), earlier)) continue;
+      foreign_.push_back({id<TaskId>(t), earlier, schedule.task(id<TaskId>(t)).rank, schedule.task(earlier).rank});
+    }
+  }
+  by_end_ = foreign_;
+  std::stable_sort(by_end_.begin(), by_end_.end(),
+                   [](const Foreign& a, const Foreign& b) { return a.waited_for < b.waited_for; });
+}
+
+TAWPIPE_INLINE void Lowering::add_notices(Rank rank, TaskId task, Program& program) const {
+  const auto first = [](const Foreign& foreign, TaskId t) { return foreign.waiting < t; };
+  for (auto at = std::lower_bound(foreign_.begin(), foreign_.end(), task, first); at != foreign_.end(); ++at) {
+    if (at->waiting != task) break;
+    if (at->told == rank) program.awaits_.push_back({at->waited_for, at->teller});
+  }
+  const auto ended = [](const Foreign& foreign, TaskId t) { return foreign.waited_for < t; };
+  for (auto at = std::lower_bound(by_end_.begin(), by_end_.end(), task, ended); at != by_end_.end(); ++at) {
+    if (at->waited_for != task) break;
+    if (at->teller == rank) program.notifies_.push_back({at->waiting, at->told});
+  }
+}
+
+}  // namespace tawpipe
+#endif

@@ -3,12 +3,11 @@
 // Not: the messages themselves (execute/mpi/transfer.hpp).
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -42,6 +41,21 @@ struct RingPlan {
   /// data that an earlier send still reads.
   std::size_t sends_before(std::size_t i) const { return summed > 0 && i >= summed ? i - summed + 1 : 0; }
 };
+
+/// The part of `rank`, an end or member, in the communication `id`.
+/// @param chunk  the maximum of numbers in one message, the same on all ranks; a point-to-point
+/// transfer continues without waiting for
+///               a part, so `chunk` only keeps its messages from being too long for MPI
+/// A host copy sends nothing. Complexity: O(chunks).
+TAWPIPE_INLINE RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cstddef>
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -129,12 +143,7 @@ class RingPlanner {
 
 }  // namespace detail
 
-/// The part of `rank`, an end or member, in the communication `id`.
-/// @param chunk  the maximum of numbers in one message, the same on all ranks; a point-to-point
-/// transfer continues without waiting for
-///               a part, so `chunk` only keeps its messages from being too long for MPI
-/// A host copy sends nothing. Complexity: O(chunks).
-inline RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
+TAWPIPE_INLINE RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
   const Task& task = schedule.task(id);
   detail::RingPlanner planner{task, chunk};
   if (is_host_copy(task.op)) return {};
@@ -145,3 +154,4 @@ inline RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlo
 }
 
 }  // namespace tawpipe
+#endif

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
@@ -119,23 +120,7 @@ struct Batch {
 
   /// @throws InputError  if a size is below 1 or beyond the limits above, or if the microbatch size
   /// does not divide the global batch (naming the nearest sizes that do).
-  void check() const {
-    if (sequence < 1) throw InputError(concat("a sequence of ", sequence, " tokens is impossible; it needs at least 1"));
-    if (microbatch_size < 1) {
-      throw InputError(concat("a microbatch of ", microbatch_size, " sequences is impossible; it needs at least 1"));
-    }
-    if (global_batch < 1) {
-      throw InputError(concat("a global batch of ", global_batch, " sequences is impossible; it needs at least 1"));
-    }
-    if (global_batch > max_global_batch) {
-      throw InputError(concat("a global batch of ", global_batch, " sequences is too large; the most is ", max_global_batch));
-    }
-    if (global_batch % microbatch_size != 0) throw_indivisible();
-    if (sequence > max_tokens || microbatch_size > max_tokens / sequence) {
-      throw InputError(concat("a microbatch of ", microbatch_size, " sequences of ", sequence,
-                              " tokens is too large; the most is ", max_tokens, " tokens a microbatch"));
-    }
-  }
+  void check() const;
 
  private:
   /// Complexity: O(sqrt(global_batch)), and only when reporting an error.
@@ -160,3 +145,27 @@ struct Batch {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE void Batch::check() const {
+  if (sequence < 1) throw InputError(concat("a sequence of ", sequence, " tokens is impossible; it needs at least 1"));
+  if (microbatch_size < 1) {
+    throw InputError(concat("a microbatch of ", microbatch_size, " sequences is impossible; it needs at least 1"));
+  }
+  if (global_batch < 1) {
+    throw InputError(concat("a global batch of ", global_batch, " sequences is impossible; it needs at least 1"));
+  }
+  if (global_batch > max_global_batch) {
+    throw InputError(concat("a global batch of ", global_batch, " sequences is too large; the most is ", max_global_batch));
+  }
+  if (global_batch % microbatch_size != 0) throw_indivisible();
+  if (sequence > max_tokens || microbatch_size > max_tokens / sequence) {
+    throw InputError(concat("a microbatch of ", microbatch_size, " sequences of ", sequence, " tokens is too large; the most is ",
+                            max_tokens, " tokens a microbatch"));
+  }
+}
+
+}  // namespace tawpipe
+#endif

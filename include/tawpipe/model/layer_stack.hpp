@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/dtype.hpp"
@@ -75,75 +76,90 @@ struct LayerStack {
   /// The work of `count` layers from `first` on, with or without the embedding before and the head
   /// after. Of the layers, recomputation is of the first recompute_layers.
   /// @pre 0 <= first, 0 <= count, first + count <= layers
-  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const {
-    return stage(first, count, with_embedding, with_head, recompute_layers > 0 ? std::min(count, recompute_layers) : count);
-  }
+  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const;
   /// @pre also 0 <= recomputed <= count
-  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head, std::int32_t recomputed) const {
-    StageWork work;
-    work.recomputed = recomputed;
-    work.first_layer = first;
-    work.layers = count;
-    work.embedding = with_embedding;
-    work.head = with_head;
-    work.parameters = count * layer.parameters;
-    work.boundary = layer.boundary;
-    if (with_embedding) work.edge_parameters += embedding.parameters;
-    if (with_head) work.edge_parameters += head.parameters;
-    if (with_head && tied && !with_embedding) work.edge_parameters += embedding.parameters;
-    if (recomputed > 0) add(work, layer, recomputed, layer.stash);
-    if (count > recomputed) add(work, kept_layer, count - recomputed, kept_layer.stash);
-    if (with_embedding) add(work, embedding, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : embedding.stash);
-    if (with_head) add(work, head, 1, head.stash);
-    return work;
-  }
+  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head, std::int32_t recomputed) const;
 
   /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64
   /// bits over all layers, or if layers send nothing to the next.
-  void check() const {
-    if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
-    for (const auto& [what, part] :
-         {std::pair{"embedding", &embedding}, {"layer", &layer}, {"kept_layer", &kept_layer}, {"head", &head}}) {
-      for (const std::int64_t size :
-           {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
-            part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {
-        if (size < 0 || size > max_size) fail(concat("a size of its ", what, " must be 0 to ", max_size, ", not ", size));
-      }
-      for (const Flops work : {part->forward, part->recompute, part->backward_input, part->backward_weight}) {
-        if (!(work.value() >= 0 && work.value() <= std::numeric_limits<double>::max()))
-          fail(concat("the operations of its ", what, " are not a number of 0 or more"));
-      }
-    }
-    if (norm_parameters < 0 || norm_parameters > head.parameters)
-      fail(concat("its norm has ", norm_parameters, " of the head's ", head.parameters, " parameters"));
-    if (tied && head.parameters != norm_parameters) fail("its output matrix is the embedding, but the head has one of its own");
-    if (!(utilization >= 0 && utilization <= 1)) {
-      fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
-    }
-  }
+  void check() const;
 
  private:
   static constexpr std::int64_t max_size = std::numeric_limits<std::int64_t>::max() / max_layers / 8;
 
-  static void add(StageWork& work, const StageWork& part, std::int32_t count, Bytes stash) {
-    for (Kernel kernel : part.kernels) {
-      kernel.count *= count;
-      work.kernels.push_back(kernel);
-    }
-    work.forward += part.forward * count;
-    work.recompute += part.recompute * count;
-    work.backward_input += part.backward_input * count;
-    work.backward_weight += part.backward_weight * count;
-    work.saved += part.saved * count;
-    work.stash += stash * count;
-    work.forward_traffic += part.forward_traffic * count;
-    work.backward_traffic += part.backward_traffic * count;
-    work.forward_workspace = std::max(work.forward_workspace, part.forward_workspace);  // one layer runs at a time
-    work.backward_workspace = std::max(work.backward_workspace, part.backward_workspace);
-  }
+  static void add(StageWork& work, const StageWork& part, std::int32_t count, Bytes stash);
   [[noreturn]] void fail(const std::string& why) const {
     throw InputError(concat("model ", quote(name.empty() ? "(unnamed)" : name), ": ", why));
   }
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const {
+  return stage(first, count, with_embedding, with_head, recompute_layers > 0 ? std::min(count, recompute_layers) : count);
+}
+
+TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head,
+                                           std::int32_t recomputed) const {
+  StageWork work;
+  work.recomputed = recomputed;
+  work.first_layer = first;
+  work.layers = count;
+  work.embedding = with_embedding;
+  work.head = with_head;
+  work.parameters = count * layer.parameters;
+  work.boundary = layer.boundary;
+  if (with_embedding) work.edge_parameters += embedding.parameters;
+  if (with_head) work.edge_parameters += head.parameters;
+  if (with_head && tied && !with_embedding) work.edge_parameters += embedding.parameters;
+  if (recomputed > 0) add(work, layer, recomputed, layer.stash);
+  if (count > recomputed) add(work, kept_layer, count - recomputed, kept_layer.stash);
+  if (with_embedding) add(work, embedding, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : embedding.stash);
+  if (with_head) add(work, head, 1, head.stash);
+  return work;
+}
+
+TAWPIPE_INLINE void LayerStack::check() const {
+  if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
+  for (const auto& [what, part] :
+       {std::pair{"embedding", &embedding}, {"layer", &layer}, {"kept_layer", &kept_layer}, {"head", &head}}) {
+    for (const std::int64_t size :
+         {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
+          part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {
+      if (size < 0 || size > max_size) fail(concat("a size of its ", what, " must be 0 to ", max_size, ", not ", size));
+    }
+    for (const Flops work : {part->forward, part->recompute, part->backward_input, part->backward_weight}) {
+      if (!(work.value() >= 0 && work.value() <= std::numeric_limits<double>::max()))
+        fail(concat("the operations of its ", what, " are not a number of 0 or more"));
+    }
+  }
+  if (norm_parameters < 0 || norm_parameters > head.parameters)
+    fail(concat("its norm has ", norm_parameters, " of the head's ", head.parameters, " parameters"));
+  if (tied && head.parameters != norm_parameters) fail("its output matrix is the embedding, but the head has one of its own");
+  if (!(utilization >= 0 && utilization <= 1)) {
+    fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
+  }
+}
+
+TAWPIPE_INLINE void LayerStack::add(StageWork& work, const StageWork& part, std::int32_t count, Bytes stash) {
+  for (Kernel kernel : part.kernels) {
+    kernel.count *= count;
+    work.kernels.push_back(kernel);
+  }
+  work.forward += part.forward * count;
+  work.recompute += part.recompute * count;
+  work.backward_input += part.backward_input * count;
+  work.backward_weight += part.backward_weight * count;
+  work.saved += part.saved * count;
+  work.stash += stash * count;
+  work.forward_traffic += part.forward_traffic * count;
+  work.backward_traffic += part.backward_traffic * count;
+  work.forward_workspace = std::max(work.forward_workspace, part.forward_workspace);  // one layer runs at a time
+  work.backward_workspace = std::max(work.backward_workspace, part.backward_workspace);
+}
+
+}  // namespace tawpipe
+#endif

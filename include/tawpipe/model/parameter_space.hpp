@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/model/workload.hpp"
 
@@ -19,21 +20,7 @@ namespace tawpipe::inline v0 {
 class ParameterSpace {
  public:
   ParameterSpace() = default;
-  ParameterSpace(const Workload& workload, std::span<const StageWork> stages) {
-    if (!workload.is_abstract()) order_.emplace(workload.model().blocks());
-    for (const StageWork& stage : stages) {
-      const std::int64_t begin = count_;
-      count_ += stage.parameters;
-      const std::vector<ParameterRange> own{{begin, count_}};
-      layers_.push_back(joined(order_ ? order_->layers_of(stage) : own));
-      all_.push_back(joined(order_ ? order_->all_of(stage) : own));
-    }
-    if (!order_) return;
-    count_ = order_->count();
-    append(edge_, order_->embedding());
-    append(edge_, order_->final_norm());
-    if (order_->output() != order_->embedding()) append(edge_, order_->output());
-  }
+  ParameterSpace(const Workload& workload, std::span<const StageWork> stages);
 
   /// The parameters of the whole model.
   std::int64_t count() const { return count_; }
@@ -45,11 +32,7 @@ class ParameterSpace {
   const std::vector<ParameterRange>& edge() const { return edge_; }
 
  private:
-  static std::vector<ParameterRange> joined(const std::vector<ParameterRange>& ranges) {
-    std::vector<ParameterRange> joined;
-    for (const ParameterRange& range : ranges) append(joined, range);
-    return joined;
-  }
+  static std::vector<ParameterRange> joined(const std::vector<ParameterRange>& ranges);
 
   std::optional<ParameterBlocks> order_;
   std::int64_t count_ = 0;
@@ -59,3 +42,31 @@ class ParameterSpace {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE ParameterSpace::ParameterSpace(const Workload& workload, std::span<const StageWork> stages) {
+  if (!workload.is_abstract()) order_.emplace(workload.model().blocks());
+  for (const StageWork& stage : stages) {
+    const std::int64_t begin = count_;
+    count_ += stage.parameters;
+    const std::vector<ParameterRange> own{{begin, count_}};
+    layers_.push_back(joined(order_ ? order_->layers_of(stage) : own));
+    all_.push_back(joined(order_ ? order_->all_of(stage) : own));
+  }
+  if (!order_) return;
+  count_ = order_->count();
+  append(edge_, order_->embedding());
+  append(edge_, order_->final_norm());
+  if (order_->output() != order_->embedding()) append(edge_, order_->output());
+}
+
+TAWPIPE_INLINE std::vector<ParameterRange> ParameterSpace::joined(const std::vector<ParameterRange>& ranges) {
+  std::vector<ParameterRange> joined;
+  for (const ParameterRange& range : ranges) append(joined, range);
+  return joined;
+}
+
+}  // namespace tawpipe
+#endif

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/batch.hpp"
@@ -143,40 +144,7 @@ struct Transformer {
   /// divide `hidden` and no head_dim is given, if kv_heads does not divide heads, or if utilization
   /// is not within 0 .. 1. The limits keep every size and count of a microbatch (Batch::max_tokens)
   /// within 64 bits.
-  void check() const {
-    check_size(layers, "the number of layers", max_layers);
-    check_size(hidden, "the hidden size", max_hidden);
-    check_size(heads, "the number of heads", max_hidden);
-    check_size(kv_heads, "the number of key-value heads", max_hidden);
-    check_size(intermediate, "the intermediate size", max_intermediate);
-    check_size(vocab, "the vocabulary", max_vocab);
-    if (loss_chunk < 0 || loss_chunk > max_vocab) {
-      fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
-                  " entries, and 0 is all at once"));
-    }
-    if (recompute_layers < 0 || recompute_layers > max_layers) {
-      fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));
-    }
-    if (narrow_gathers && products != ProductFormat::fp8) {
-      fail(concat("weights are gathered in 8 bits where products are in fp8, with one scale for each tensor, not in ",
-                  tawpipe::name(products)));
-    }
-    if (head_dim) {
-      check_size(*head_dim, "the head size", max_hidden);
-    } else if (hidden % heads != 0) {
-      fail(concat(heads, " heads do not divide the hidden size of ", hidden,
-                  "; choose a divisor of it, or give the head size (head_dim)"));
-    }
-    if (heads % kv_heads != 0) {
-      fail(concat(kv_heads, " key-value heads do not divide the ", heads, " heads; each must serve equally many"));
-    }
-    if (query_width() > max_hidden) {
-      fail(concat(heads, " heads of ", head_size(), " are too wide together; the most is ", max_hidden));
-    }
-    if (!(utilization >= 0 && utilization <= 1)) {
-      fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
-    }
-  }
+  void check() const;
 
  private:
   void check_size(int value, std::string_view what, int most) const {
@@ -188,3 +156,44 @@ struct Transformer {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE void Transformer::check() const {
+  check_size(layers, "the number of layers", max_layers);
+  check_size(hidden, "the hidden size", max_hidden);
+  check_size(heads, "the number of heads", max_hidden);
+  check_size(kv_heads, "the number of key-value heads", max_hidden);
+  check_size(intermediate, "the intermediate size", max_intermediate);
+  check_size(vocab, "the vocabulary", max_vocab);
+  if (loss_chunk < 0 || loss_chunk > max_vocab) {
+    fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
+                " entries, and 0 is all at once"));
+  }
+  if (recompute_layers < 0 || recompute_layers > max_layers) {
+    fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));
+  }
+  if (narrow_gathers && products != ProductFormat::fp8) {
+    fail(concat("weights are gathered in 8 bits where products are in fp8, with one scale for each tensor, not in ",
+                tawpipe::name(products)));
+  }
+  if (head_dim) {
+    check_size(*head_dim, "the head size", max_hidden);
+  } else if (hidden % heads != 0) {
+    fail(concat(heads, " heads do not divide the hidden size of ", hidden,
+                "; choose a divisor of it, or give the head size (head_dim)"));
+  }
+  if (heads % kv_heads != 0) {
+    fail(concat(kv_heads, " key-value heads do not divide the ", heads, " heads; each must serve equally many"));
+  }
+  if (query_width() > max_hidden) {
+    fail(concat(heads, " heads of ", head_size(), " are too wide together; the most is ", max_hidden));
+  }
+  if (!(utilization >= 0 && utilization <= 1)) {
+    fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
+  }
+}
+
+}  // namespace tawpipe
+#endif

@@ -3,12 +3,42 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/kernel.hpp"
 #include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The kernels of `layers` layers, with embedding and head if requested, for one microbatch on one
+/// device; Kernel::split gives a tensor- and context-parallel rank's part.
+///
+/// A layer runs four products (query, key and value together; output; gate and up together; down)
+/// and attention. Each product has one for the gradient of its input and one for that of its
+/// weight. Products of a layer run in `model.products`, with the casts that this requires;
+/// attention and the head do not.
+/// Memory-bound kernels are fused as Megatron-LM and torch.compile do: each reads its inputs and
+/// writes its outputs once, in numbers a token two norms 4H, two residual sums 6H, rotary 2(Q + K)
+/// and SwiGLU 3I (GELU 2I) in the forward; 6H, 6H, 2(Q + K) and 5I (3I) in the backward. Unfused
+/// attention (Megatron-LM of 2021 and 2022) comes with biases, dropout and copies between layouts:
+/// 11H + 2(Q + K) + 4H + 2I in the forward, 23H + 2(Q + K) + 7H + 4I in the backward, sums of the
+/// biases' gradients among them; and with batched products of all pairs of tokens and, for each
+/// pair and head, 13 bytes of traffic in the forward (scores written, softmax, dropout, read) and
+/// 19 in the backward. Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each
+/// matrix is split). By torchtitan: a product for each matrix; casts as torchao's
+/// matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run them; without
+/// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of.
+/// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
+TAWPIPE_INLINE std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
+                                                       std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,
+                                                       double edge_backward_bytes);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <utility>
 
 namespace tawpipe::inline v0 {
 
@@ -278,28 +308,9 @@ class KernelLister {
 
 }  // namespace detail
 
-/// The kernels of `layers` layers, with embedding and head if requested, for one microbatch on one
-/// device; Kernel::split gives a tensor- and context-parallel rank's part.
-///
-/// A layer runs four products (query, key and value together; output; gate and up together; down)
-/// and attention. Each product has one for the gradient of its input and one for that of its
-/// weight. Products of a layer run in `model.products`, with the casts that this requires;
-/// attention and the head do not.
-/// Memory-bound kernels are fused as Megatron-LM and torch.compile do: each reads its inputs and
-/// writes its outputs once, in numbers a token two norms 4H, two residual sums 6H, rotary 2(Q + K)
-/// and SwiGLU 3I (GELU 2I) in the forward; 6H, 6H, 2(Q + K) and 5I (3I) in the backward. Unfused
-/// attention (Megatron-LM of 2021 and 2022) comes with biases, dropout and copies between layouts:
-/// 11H + 2(Q + K) + 4H + 2I in the forward, 23H + 2(Q + K) + 7H + 4I in the backward, sums of the
-/// biases' gradients among them; and with batched products of all pairs of tokens and, for each
-/// pair and head, 13 bytes of traffic in the forward (scores written, softmax, dropout, read) and
-/// 19 in the backward. Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each
-/// matrix is split). By torchtitan: a product for each matrix; casts as torchao's
-/// matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run them; without
-/// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of.
-/// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
-inline std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
-                                               std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,
-                                               double edge_backward_bytes) {
+TAWPIPE_INLINE std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
+                                                       std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,
+                                                       double edge_backward_bytes) {
   detail::KernelLister layer{model, batch, layers};
   if (layers > 0) {
     layer.forward(KernelPass::forward);
@@ -319,3 +330,4 @@ inline std::vector<Kernel> transformer_kernels(const Transformer& model, const B
 }
 
 }  // namespace tawpipe
+#endif

@@ -7,15 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "tawpipe/core/config.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/units.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
-#include "tawpipe/model/transformer_kernels.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -80,8 +78,6 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 
 }  // namespace detail
 
-inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute);
-
 /// The work of `layers` layers from `first_layer` on, with or without the embedding before and the
 /// head after them, for one microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in
 /// Transformer, V vocabulary.
@@ -103,8 +99,28 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
 /// Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (operations); Chowdhery et al.
 /// 2022, PaLM, arXiv:2204.02311, appendix B (MFU); Dao et al. 2022, FlashAttention,
 /// arXiv:2205.14135; activations: model/activation.hpp.
-inline StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer, int layers,
-                                  bool embedding, bool head) {
+TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
+                                          int layers, bool embedding, bool head);
+
+/// A LLaMA decoder as a LayerStack. Its `sizes` are those of Transformer by name, for
+/// transformer_of().
+/// @throws InputError  as transformer_work().
+TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute);
+
+/// The decoder that layer_stack() made `stack` from; none if its sizes are from elsewhere.
+TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include "tawpipe/core/config.hpp"
+#include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/transformer_kernels.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
+                                          int layers, bool embedding, bool head) {
   model.check();
   batch.check();
   TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
@@ -173,10 +189,7 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   return work;
 }
 
-/// A LLaMA decoder as a LayerStack. Its `sizes` are those of Transformer by name, for
-/// transformer_of().
-/// @throws InputError  as transformer_work().
-inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
+TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
   stack.embedding = transformer_work(model, batch, recompute, 0, 0, true, false);
   stack.embedding.parameters = model.embedding_parameters();
@@ -216,8 +229,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   return stack;
 }
 
-/// The decoder that layer_stack() made `stack` from; none if its sizes are from elsewhere.
-inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
+TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack) {
   for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
     if (stack.size(key) < 1 || stack.size(key) > Transformer::max_vocab) return std::nullopt;
   }
@@ -252,3 +264,4 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
 }
 
 }  // namespace tawpipe
+#endif

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
@@ -88,42 +89,12 @@ class Workload {
   /// the embedding, the last holds the head. Each of the two counts as a layer if the model says
   /// so. Stages without a layer occur if there are more stages than layers.
   /// @throws InputError  if a given cut has a different number of stages or layers.
-  std::vector<StageWork> split(int stages) const {
-    if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
-    std::vector<StageWork> parts;
-    const std::vector<std::int32_t> layers = given_layers(stages);
-    std::int32_t next = 0;
-    for (int s = 0; s < stages; ++s) {
-      const bool first = s == 0;
-      const bool last = s + 1 == stages;
-      if (!model_) {
-        parts.push_back(abstract_stage({devices_, stages}, first, last));
-        continue;
-      }
-      const std::int32_t begin = layers.empty() ? cut(s, stages) : next;
-      next = layers.empty() ? cut(s + 1, stages) : begin + layers[static_cast<std::size_t>(s)];
-      parts.push_back(stage(begin, next - begin, first, last));
-    }
-    return parts;
-  }
+  std::vector<StageWork> split(int stages) const;
 
   /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a
   /// device.
   /// @throws InputError  if the stages were given: there is no model to split.
-  std::vector<StageWork> units() const {
-    if (!model_) return split(devices_);
-    if (!cut_.layers.empty()) {
-      throw InputError("layers for each stage are given, but sharded data parallelism gathers layer by layer and has no stages");
-    }
-    std::vector<StageWork> parts;
-    parts.push_back(stage(0, 0, true, false));
-    const std::int32_t recomputed = model_->recompute_layers > 0 ? model_->recompute_layers : model_->layers;
-    for (std::int32_t layer = 0; layer < model_->layers; ++layer) {
-      parts.push_back(shared(model_->stage(layer, 1, false, false, layer < recomputed ? 1 : 0)));
-    }
-    parts.push_back(stage(model_->layers, 0, false, true));
-    return parts;
-  }
+  std::vector<StageWork> units() const;
 
   /// `layers` layers from `first_layer` on, with or without embedding and head.
   StageWork stage(int first_layer, int layers, bool embedding, bool head) const {
@@ -152,20 +123,7 @@ class Workload {
   }
 
   /// [stage] if they are given or balanced; empty: cut()
-  std::vector<std::int32_t> given_layers(int stages) const {
-    if (!model_ || cut_.is_even()) return {};
-    if (cut_.layers.empty()) return balanced_layers(model_->layers, stages, cut_.embedding, cut_.head);
-    if (std::cmp_not_equal(cut_.layers.size(), stages)) {
-      throw InputError(
-          concat("layers are given for ", cut_.layers.size(), " stages, and this schedule cuts the model into ", stages));
-    }
-    std::int64_t total = 0;
-    for (const std::int32_t layers : cut_.layers) total += layers;
-    if (total != model_->layers) {
-      throw InputError(concat("the stages have ", total, " layers together, and the model has ", model_->layers));
-    }
-    return cut_.layers;
-  }
+  std::vector<std::int32_t> given_layers(int stages) const;
 
   /// The first layer of a stage; for the index after the last, the number of layers.
   std::int32_t cut(int stage, int stages) const {
@@ -196,3 +154,58 @@ class Workload {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE std::vector<StageWork> Workload::split(int stages) const {
+  if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
+  std::vector<StageWork> parts;
+  const std::vector<std::int32_t> layers = given_layers(stages);
+  std::int32_t next = 0;
+  for (int s = 0; s < stages; ++s) {
+    const bool first = s == 0;
+    const bool last = s + 1 == stages;
+    if (!model_) {
+      parts.push_back(abstract_stage({devices_, stages}, first, last));
+      continue;
+    }
+    const std::int32_t begin = layers.empty() ? cut(s, stages) : next;
+    next = layers.empty() ? cut(s + 1, stages) : begin + layers[static_cast<std::size_t>(s)];
+    parts.push_back(stage(begin, next - begin, first, last));
+  }
+  return parts;
+}
+
+TAWPIPE_INLINE std::vector<StageWork> Workload::units() const {
+  if (!model_) return split(devices_);
+  if (!cut_.layers.empty()) {
+    throw InputError("layers for each stage are given, but sharded data parallelism gathers layer by layer and has no stages");
+  }
+  std::vector<StageWork> parts;
+  parts.push_back(stage(0, 0, true, false));
+  const std::int32_t recomputed = model_->recompute_layers > 0 ? model_->recompute_layers : model_->layers;
+  for (std::int32_t layer = 0; layer < model_->layers; ++layer) {
+    parts.push_back(shared(model_->stage(layer, 1, false, false, layer < recomputed ? 1 : 0)));
+  }
+  parts.push_back(stage(model_->layers, 0, false, true));
+  return parts;
+}
+
+TAWPIPE_INLINE std::vector<std::int32_t> Workload::given_layers(int stages) const {
+  if (!model_ || cut_.is_even()) return {};
+  if (cut_.layers.empty()) return balanced_layers(model_->layers, stages, cut_.embedding, cut_.head);
+  if (std::cmp_not_equal(cut_.layers.size(), stages)) {
+    throw InputError(
+        concat("layers are given for ", cut_.layers.size(), " stages, and this schedule cuts the model into ", stages));
+  }
+  std::int64_t total = 0;
+  for (const std::int32_t layers : cut_.layers) total += layers;
+  if (total != model_->layers) {
+    throw InputError(concat("the stages have ", total, " layers together, and the model has ", model_->layers));
+  }
+  return cut_.layers;
+}
+
+}  // namespace tawpipe
+#endif

@@ -3,18 +3,12 @@
 // Not: a schedule of its own (any can be composed), nor a stage's steps (schedule/expand.hpp).
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/model/shared_stage.hpp"
-#include "tawpipe/schedule/detail/composed_copies.hpp"
-#include "tawpipe/schedule/detail/state_messages.hpp"
 #include "tawpipe/schedule/mesh.hpp"
-#include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedule/state_sharding.hpp"
 
 namespace tawpipe::inline v0 {
@@ -51,6 +45,27 @@ struct Composition {
   /// Source: Megatron-LM, --overlap-param-gather.
   bool overlap_gathers = false;
 };
+
+/// The logical schedule of one replica, run by the ranks of `mesh`.
+/// @param logical  built for mesh.pipeline ranks and the microbatches of one replica
+/// @param whole    the work of all replicas together
+/// @param mesh     over all ranks (Mesh::over)
+TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with = {});
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "tawpipe/schedule/detail/composed_copies.hpp"
+#include "tawpipe/schedule/detail/state_messages.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -253,12 +268,9 @@ class Composer {
 
 }  // namespace detail
 
-/// The logical schedule of one replica, run by the ranks of `mesh`.
-/// @param logical  built for mesh.pipeline ranks and the microbatches of one replica
-/// @param whole    the work of all replicas together
-/// @param mesh     over all ranks (Mesh::over)
-inline Schedule compose(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with = {}) {
+TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with) {
   return detail::Composer{logical, whole, mesh, with, mesh}.build();
 }
 
 }  // namespace tawpipe
+#endif

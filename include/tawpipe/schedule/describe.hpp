@@ -5,19 +5,33 @@
 #include <string>
 #include <string_view>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0::detail {
 
 inline std::string_view op_name(Op op) { return static_cast<int>(op) < ops ? name(op) : std::string_view{"unknown op"}; }
+
 inline std::string_view payload_name(Payload payload) {
   return static_cast<int>(payload) < payloads ? name(payload) : std::string_view{"unknown payload"};
 }
 
 /// "backward of stage 3, microbatch 5, on rank 2 (task 77)", "pass of weights, stage 3, rank 0 -> 4
 /// (task 88)".
-inline std::string describe(const Task& task, TaskId id) {
+TAWPIPE_INLINE std::string describe(const Task& task, TaskId id);
+
+inline std::string describe(const Schedule& schedule, TaskId id) { return describe(schedule.task(id), id); }
+
+/// "transfer buffer 12 of stage 3 on rank 2".
+TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id);
+
+}  // namespace tawpipe::detail
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0::detail {
+
+TAWPIPE_INLINE std::string describe(const Task& task, TaskId id) {
   std::string out{op_name(task.op)};
   if (!is_compute(task.op)) out += concat(" of ", payload_name(task.payload));
   const bool comma = !is_compute(task.op);
@@ -33,10 +47,8 @@ inline std::string describe(const Task& task, TaskId id) {
   }
   return concat(out, " (task ", number(id), ")");
 }
-inline std::string describe(const Schedule& schedule, TaskId id) { return describe(schedule.task(id), id); }
 
-/// "transfer buffer 12 of stage 3 on rank 2".
-inline std::string describe(const Schedule& schedule, BufferId id) {
+TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id) {
   const Buffer& buffer = schedule.buffer(id);
   std::string out = concat(buffer.host ? "host " : "", name(buffer.kind()), " buffer ", number(id));
   if (buffer.stage() != none<StageId>) out += concat(" of stage ", number(buffer.stage()));
@@ -44,3 +56,4 @@ inline std::string describe(const Schedule& schedule, BufferId id) {
 }
 
 }  // namespace tawpipe::detail
+#endif

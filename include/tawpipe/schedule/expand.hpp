@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <span>
-#include <tuple>
-#include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0 {
@@ -94,6 +91,37 @@ inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
   }
   return sizes;
 }
+
+}  // namespace detail
+
+/// Whether a schedule has bodies that are not written out.
+inline bool has_bodies(const Schedule& schedule) {
+  return !schedule.parts().bodies.empty() && schedule.parts().mesh.shared() > 1;
+}
+
+/// A schedule with its stages' bodies written out.
+struct ExpandedSchedule {
+  /// What simulators run. Tasks keep their stage and microbatch; a computation's `split` says which
+  /// step it is (Schedule::work).
+  Schedule schedule;
+  std::vector<TaskId> first;  ///< [task of the schedule that was expanded] its first step
+  std::vector<TaskId> last;   ///< and its last
+};
+
+/// Writes out the bodies. Complexity: O(steps of all computations). @pre has_bodies(schedule)
+TAWPIPE_INLINE ExpandedSchedule expand_bodies(const Schedule& schedule);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <map>
+#include <span>
+#include <tuple>
+#include <utility>
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
 
 /// Writes a schedule anew. The copies of a shared computation are consecutive in a composed
 /// schedule; their steps are written together, in the order of the body. The first and the last
@@ -273,25 +301,11 @@ class BodyExpander {
 
 }  // namespace detail
 
-/// Whether a schedule has bodies that are not written out.
-inline bool has_bodies(const Schedule& schedule) {
-  return !schedule.parts().bodies.empty() && schedule.parts().mesh.shared() > 1;
-}
-
-/// A schedule with its stages' bodies written out.
-struct ExpandedSchedule {
-  /// What simulators run. Tasks keep their stage and microbatch; a computation's `split` says which
-  /// step it is (Schedule::work).
-  Schedule schedule;
-  std::vector<TaskId> first;  ///< [task of the schedule that was expanded] its first step
-  std::vector<TaskId> last;   ///< and its last
-};
-
-/// Writes out the bodies. Complexity: O(steps of all computations). @pre has_bodies(schedule)
-inline ExpandedSchedule expand_bodies(const Schedule& schedule) {
+TAWPIPE_INLINE ExpandedSchedule expand_bodies(const Schedule& schedule) {
   detail::BodyExpander expander{schedule};
   Schedule expanded = expander.build();
   return {std::move(expanded), expander.take_first(), expander.take_last()};
 }
 
 }  // namespace tawpipe
+#endif

@@ -7,11 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/expand.hpp"
 
@@ -63,6 +62,26 @@ struct FoldedSchedule {
     return is_compute(task.op) ? static_cast<std::size_t>(factor) : images(kind(task)).size();
   }
 };
+
+/// What compose() gives, with only the first copy along each of `axes` ever built.
+TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
+                                     const FoldAxes& axes);
+
+/// compose_kept() with the bodies of its stages written out (expand_bodies()), and what its copies
+/// do.
+///
+/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is
+/// distinct on a rank.
+TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh,
+                                             const Composition& with, const FoldAxes& axes);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <string>
+#include <utility>
+
+namespace tawpipe::inline v0 {
 
 namespace detail {
 
@@ -146,9 +165,8 @@ class Census {
 
 }  // namespace detail
 
-/// What compose() gives, with only the first copy along each of `axes` ever built.
-inline Schedule compose_kept(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
-                             const FoldAxes& axes) {
+TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
+                                     const FoldAxes& axes) {
   Mesh kept = mesh;
   if (axes.tensor) kept.tensor = 1;
   if (axes.context) kept.context = 1;
@@ -156,13 +174,8 @@ inline Schedule compose_kept(const Schedule& logical, const Workload& whole, con
   return detail::Composer{logical, whole, mesh, with, kept}.build();
 }
 
-/// compose_kept() with the bodies of its stages written out (expand_bodies()), and what its copies
-/// do.
-///
-/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is
-/// distinct on a rank.
-inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
-                                     const FoldAxes& axes) {
+TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh,
+                                             const Composition& with, const FoldAxes& axes) {
   Schedule schedule = compose_kept(logical, whole, mesh, with, axes);
   if (has_bodies(schedule)) schedule = expand_bodies(schedule).schedule;
   std::vector<Rank> same_as;
@@ -179,3 +192,4 @@ inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& wh
 }
 
 }  // namespace tawpipe
+#endif

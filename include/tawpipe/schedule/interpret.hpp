@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/packed_parameters.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -57,39 +58,7 @@ class MessageReader {
   explicit MessageReader(const Schedule& schedule) : schedule_{schedule}, end_of_(static_cast<std::size_t>(schedule.ranks())) {}
 
   /// A communication's message, until the next is read. Complexity: O(ends + uses).
-  const ParameterMessage& read(TaskId id) {
-    const Task& task = schedule_.task(id);
-    const auto uses = schedule_.uses(id);
-    ends_.clear();
-    counts_.clear();
-    for_each_end(schedule_, id, [&](Rank rank, int) {
-      end_of_[index(rank)] = ends_.size();
-      ends_.push_back({rank, {}, {}});
-      counts_.push_back({});
-    });
-    for_each(
-        uses, [&](Counts& count, const Use&) { ++count.given; }, [&](Counts& count, const Use&) { ++count.taken; });
-    given_.resize(uses.size());
-    taken_.resize(uses.size());
-    Counts begin;
-    for (std::size_t e = 0; e < ends_.size(); ++e) {
-      Counts& count = counts_[e];
-      ends_[e].given = {given_.data() + begin.given, count.given};
-      ends_[e].taken = {taken_.data() + begin.taken, count.taken};
-      const Counts next{begin.given + count.given, begin.taken + count.taken};
-      count = begin;
-      begin = next;
-    }
-    for_each(
-        uses, [&](Counts& at, const Use& use) { given_[at.given++] = use.buffer; },
-        [&](Counts& at, const Use& use) { taken_[at.taken++] = use; });
-    message_.op = task.op;
-    message_.ends = ends_;
-    message_.root = end_of_[index(task.rank)];
-    message_.parts = {};
-    if (task.split != none<SplitId> && !is_all_pairs(task.op)) message_.parts = schedule_.split(task.split);
-    return message_;
-  }
+  const ParameterMessage& read(TaskId id);
 
  private:
   struct Counts {
@@ -124,17 +93,7 @@ class Rooms {
  public:
   /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses +
   /// ranges).
-  explicit Rooms(const Schedule& schedule, std::span<const TaskId> order = {}) : schedule_{schedule} {
-    for (std::size_t p = 0; p < schedule.parts().pieces.size(); ++p) {
-      const auto ranges = schedule.pieces(id<PiecesId>(p));
-      sets_.emplace_back(std::vector<ParameterRange>{ranges.begin(), ranges.end()});
-    }
-    for (const Buffer& buffer : schedule.buffers()) {
-      const PiecesId set = buffer.content.parameters();
-      rooms_.push_back(set == none<PiecesId> ? &nothing_ : &sets_[index(set)]);
-    }
-    find_layouts(order);
-  }
+  explicit Rooms(const Schedule& schedule, std::span<const TaskId> order = {});
   Rooms(const Rooms&) = delete;  // rooms_ refers to sets_
   Rooms& operator=(const Rooms&) = delete;
 
@@ -156,26 +115,7 @@ class Rooms {
     return content.is_slot() && is_of_parameters(content.kind());
   }
 
-  void find_layouts(std::span<const TaskId> order) {
-    bool has_slots = false;
-    for (std::size_t b = 0; b < rooms_.size(); ++b) has_slots = has_slots || is_slot(id<BufferId>(b));
-    if (!has_slots) return;
-    constexpr std::size_t unwritten = ~std::size_t{0};
-    std::vector<std::size_t> last(rooms_.size(), unwritten);  // [buffer] the place of its last layout
-    for (std::size_t i = 0; i < schedule_.tasks().size(); ++i) {
-      const TaskId t = order.empty() ? id<TaskId>(i) : order[i];
-      const Task& task = schedule_.task(t);
-      for (const Use& use : schedule_.uses(t)) {
-        std::size_t& layout = last[index(use.buffer)];
-        if (use.access == Access::write && is_slot(use.buffer)) {
-          layout = layouts_.size();
-          layouts_.push_back(&brought(task, schedule_.buffer(use.buffer).rank));
-        } else if (use.access == Access::read_write && task.op == Op::all_gather && layout != unwritten) {
-          layouts_[layout] = &brought(task, schedule_.buffer(use.buffer).rank);
-        }
-      }
-    }
-  }
+  void find_layouts(std::span<const TaskId> order);
 
   /// What a task leaves in a slot of a rank; nothing if the task does not say.
   const PackedParameters& brought(const Task& task, Rank rank) {
@@ -210,3 +150,76 @@ class Rooms {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE const ParameterMessage& MessageReader::read(TaskId id) {
+  const Task& task = schedule_.task(id);
+  const auto uses = schedule_.uses(id);
+  ends_.clear();
+  counts_.clear();
+  for_each_end(schedule_, id, [&](Rank rank, int) {
+    end_of_[index(rank)] = ends_.size();
+    ends_.push_back({rank, {}, {}});
+    counts_.push_back({});
+  });
+  for_each(
+      uses, [&](Counts& count, const Use&) { ++count.given; }, [&](Counts& count, const Use&) { ++count.taken; });
+  given_.resize(uses.size());
+  taken_.resize(uses.size());
+  Counts begin;
+  for (std::size_t e = 0; e < ends_.size(); ++e) {
+    Counts& count = counts_[e];
+    ends_[e].given = {given_.data() + begin.given, count.given};
+    ends_[e].taken = {taken_.data() + begin.taken, count.taken};
+    const Counts next{begin.given + count.given, begin.taken + count.taken};
+    count = begin;
+    begin = next;
+  }
+  for_each(
+      uses, [&](Counts& at, const Use& use) { given_[at.given++] = use.buffer; },
+      [&](Counts& at, const Use& use) { taken_[at.taken++] = use; });
+  message_.op = task.op;
+  message_.ends = ends_;
+  message_.root = end_of_[index(task.rank)];
+  message_.parts = {};
+  if (task.split != none<SplitId> && !is_all_pairs(task.op)) message_.parts = schedule_.split(task.split);
+  return message_;
+}
+
+TAWPIPE_INLINE Rooms::Rooms(const Schedule& schedule, std::span<const TaskId> order) : schedule_{schedule} {
+  for (std::size_t p = 0; p < schedule.parts().pieces.size(); ++p) {
+    const auto ranges = schedule.pieces(id<PiecesId>(p));
+    sets_.emplace_back(std::vector<ParameterRange>{ranges.begin(), ranges.end()});
+  }
+  for (const Buffer& buffer : schedule.buffers()) {
+    const PiecesId set = buffer.content.parameters();
+    rooms_.push_back(set == none<PiecesId> ? &nothing_ : &sets_[index(set)]);
+  }
+  find_layouts(order);
+}
+
+TAWPIPE_INLINE void Rooms::find_layouts(std::span<const TaskId> order) {
+  bool has_slots = false;
+  for (std::size_t b = 0; b < rooms_.size(); ++b) has_slots = has_slots || is_slot(id<BufferId>(b));
+  if (!has_slots) return;
+  constexpr std::size_t unwritten = ~std::size_t{0};
+  std::vector<std::size_t> last(rooms_.size(), unwritten);  // [buffer] the place of its last layout
+  for (std::size_t i = 0; i < schedule_.tasks().size(); ++i) {
+    const TaskId t = order.empty() ? id<TaskId>(i) : order[i];
+    const Task& task = schedule_.task(t);
+    for (const Use& use : schedule_.uses(t)) {
+      std::size_t& layout = last[index(use.buffer)];
+      if (use.access == Access::write && is_slot(use.buffer)) {
+        layout = layouts_.size();
+        layouts_.push_back(&brought(task, schedule_.buffer(use.buffer).rank));
+      } else if (use.access == Access::read_write && task.op == Op::all_gather && layout != unwritten) {
+        layouts_[layout] = &brought(task, schedule_.buffer(use.buffer).rank);
+      }
+    }
+  }
+}
+
+}  // namespace tawpipe
+#endif

@@ -3,19 +3,13 @@
 // Not: recomputation, which drops activations instead (model/batch.hpp).
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -37,7 +31,38 @@ inline std::string name(const Offload& offload) {
 }
 
 /// Parses what name() gives, in any order. @throws InputError  naming the valid values.
-inline Offload parse_offload(std::string_view text) {
+TAWPIPE_INLINE Offload parse_offload(std::string_view text);
+
+/// `schedule` with copies to and from the host around its existing computations, on two lanes of
+/// their own.
+///
+/// What a forward saves leaves when the forward has ended and comes back `ahead` computations of
+/// its rank before the first backward that reads it; what would be gone for less than one
+/// computation stays. Optimizer states are kept in host memory and are on the device only for their
+/// update. A computation with something to send out waits until all but `ahead` of the rank's
+/// earlier ones have left, so that the device holds no more than that of them.
+/// @throws InputError  for `ahead` below 1. Complexity: O(tasks + uses).
+/// Source: Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857, section 5.1 (states); Wan et
+/// al. 2025, PipeOffload, arXiv:2503.01328 (activations of pipelines).
+/// Example: `const tawpipe::Schedule offloaded = with_offload(schedule, {.activations = true});`
+TAWPIPE_INLINE Schedule with_offload(const Schedule& schedule, const Offload& offload);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Offload parse_offload(std::string_view text) {
   Offload offload;
   if (text == "off") return offload;
   for (std::string_view rest = text;;) {
@@ -224,20 +249,9 @@ class Offloader {
 
 }  // namespace detail
 
-/// `schedule` with copies to and from the host around its existing computations, on two lanes of
-/// their own.
-///
-/// What a forward saves leaves when the forward has ended and comes back `ahead` computations of
-/// its rank before the first backward that reads it; what would be gone for less than one
-/// computation stays. Optimizer states are kept in host memory and are on the device only for their
-/// update. A computation with something to send out waits until all but `ahead` of the rank's
-/// earlier ones have left, so that the device holds no more than that of them.
-/// @throws InputError  for `ahead` below 1. Complexity: O(tasks + uses).
-/// Source: Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857, section 5.1 (states); Wan et
-/// al. 2025, PipeOffload, arXiv:2503.01328 (activations of pipelines).
-/// Example: `const tawpipe::Schedule offloaded = with_offload(schedule, {.activations = true});`
-inline Schedule with_offload(const Schedule& schedule, const Offload& offload) {
+TAWPIPE_INLINE Schedule with_offload(const Schedule& schedule, const Offload& offload) {
   return offload.any() ? detail::Offloader{schedule, offload}.build() : schedule;
 }
 
 }  // namespace tawpipe
+#endif

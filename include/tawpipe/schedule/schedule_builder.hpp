@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/growing_array.hpp"
 #include "tawpipe/core/prefetch.hpp"
@@ -29,33 +30,11 @@ namespace tawpipe::inline v0 {
 class ScheduleBuilder {
  public:
   /// @param lanes  names; lane 0 computes
-  ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes = {"compute"})
-      : workload_{std::move(workload)} {
-    parts_.name = std::move(name);
-    parts_.ranks = ranks;
-    parts_.lanes = std::move(lanes);
-    dependency_begin_.push_back(0);
-    use_begin_.push_back(0);
-  }
+  ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes = {"compute"});
 
   /// Starts with all that the tasks of `schedule` name except buffers, under the same ids: to
   /// rewrite it.
-  explicit ScheduleBuilder(const Schedule& schedule)
-      : ScheduleBuilder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
-    const Schedule::Parts& parts = schedule.parts();
-    options(parts.options);
-    stages(parts.stages);
-    bodies(parts.bodies);
-    mesh(parts.mesh);
-    // No two rows of these tables are equal, so each keeps its id.
-    for (std::size_t i = 0; i < parts.groups.size(); ++i) groups_.find<GroupId>({parts.groups[i].begin(), parts.groups[i].end()});
-    for (std::size_t i = 0; i < parts.pieces.size(); ++i)
-      pieces_.find<PiecesId>({parts.pieces[i].begin(), parts.pieces[i].end()});
-    for (std::size_t i = 0; i < parts.splits.size(); ++i) splits_.find<SplitId>({parts.splits[i].begin(), parts.splits[i].end()});
-    for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
-      pair_sizes_.find<SplitId>({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
-    }
-  }
+  explicit ScheduleBuilder(const Schedule& schedule);
 
   /// How much a schedule will hold, as far as it is known.
   struct Sizes {
@@ -96,16 +75,7 @@ class ScheduleBuilder {
     return *this;
   }
   /// @throws ScheduleError  beyond max_stages.
-  void stages(std::vector<StageWork> stages) {
-    if (stages.size() > static_cast<std::size_t>(max_stages))
-      throw ScheduleError(concat("a schedule has at most ", max_stages, " stages"));
-    parts_.stages = std::move(stages);
-    space_ = ParameterSpace{workload_, parts_.stages};
-    workspace_ = Bytes{};
-    for (const auto& stage : parts_.stages) {
-      workspace_ = std::max({workspace_, stage.forward_workspace, stage.backward_workspace});
-    }
-  }
+  void stages(std::vector<StageWork> stages);
   const std::vector<StageWork>& stages() const { return parts_.stages; }
   /// The steps of each stage's passes. @param bodies  [stage]
   void bodies(std::vector<SharedStage> bodies) { parts_.bodies = std::move(bodies); }
@@ -132,14 +102,14 @@ class ScheduleBuilder {
   }
 
   /// A group of ranks that communicate together; the same members give the same group.
-  GroupId group(const std::vector<Rank>& members) { return groups_.find<GroupId>(members); }
+  GroupId group(const std::vector<Rank>& members);
 
   /// A set of parameters; the same ranges give the same set.
-  PiecesId pieces(const std::vector<ParameterRange>& ranges) { return pieces_.find<PiecesId>(ranges); }
+  PiecesId pieces(const std::vector<ParameterRange>& ranges);
   /// What each member of a collective contributes or keeps; the same sets give the same split.
-  SplitId split(const std::vector<PiecesId>& members) { return splits_.find<SplitId>(members); }
+  SplitId split(const std::vector<PiecesId>& members);
   /// What each member of an all_to_all sends to each: [from * members + to].
-  SplitId pair_sizes(const std::vector<Bytes>& sizes) { return pair_sizes_.find<SplitId>(sizes); }
+  SplitId pair_sizes(const std::vector<Bytes>& sizes);
 
   /// @throws ScheduleError  beyond max_buffers.
   BufferId buffer(const Buffer& buffer) {
@@ -164,48 +134,14 @@ class ScheduleBuilder {
 
   /// Adds a task after all earlier ones of its lanes. @param after  tasks to wait for in addition
   /// to those that buffers imply
-  TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {}) {
-    const TaskId added = id<TaskId>(tasks_.size());
-    tasks_.push_back(task);
-    wanted_.clear();
-    for (const Use& use : uses) prefetch(use.buffer);
-    for (const TaskId earlier : after) {
-      if (earlier != none<TaskId>) wanted_.push_back(earlier);
-    }
-    for (const Use& use : uses) {
-      use_items_.push_back(use);
-      order(added, task, use);
-    }
-    use_begin_.push_back(static_cast<std::uint32_t>(use_items_.size()));
-    std::sort(wanted_.begin(), wanted_.end());
-    wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
-    for (const TaskId earlier : wanted_) dependency_items_.push_back(earlier);
-    dependency_begin_.push_back(static_cast<std::uint32_t>(dependency_items_.size()));
-    return added;
-  }
-  TaskId add(const Task& task, std::initializer_list<Use> uses, std::span<const TaskId> after = {}) {
-    return add(task, std::span<const Use>{uses.begin(), uses.size()}, after);
-  }
+  TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {});
+  TaskId add(const Task& task, std::initializer_list<Use> uses, std::span<const TaskId> after = {});
 
   std::size_t size() const { return tasks_.size(); }
   const std::vector<Buffer>& buffers() const { return parts_.buffers; }
 
   /// The builder is empty afterwards. Its peak memory is little more than that of the schedule.
-  Schedule build() {
-    state_ = std::vector<State>{};  // clear() would keep its memory
-    readers_ = std::vector<Reader>{};
-    parts_.tasks = tasks_.take();
-    parts_.buffers.shrink_to_fit();
-    parts_.dependencies = take_rows(dependency_begin_, dependency_items_);
-    parts_.uses = take_rows(use_begin_, use_items_);
-    if (copies_gathered_) detail::count_gathered_copies(parts_, workload_.parameter_bytes());
-    parts_.program = program();
-    parts_.groups = groups_.rows();
-    parts_.pieces = pieces_.rows();
-    parts_.splits = splits_.rows();
-    parts_.pair_sizes = pair_sizes_.rows();
-    return Schedule{std::move(workload_), std::move(parts_)};
-  }
+  Schedule build();
 
  private:
   /// Who wrote a buffer last, and who read it since (a list in readers_, one entry a lane), with
@@ -257,35 +193,7 @@ class ScheduleBuilder {
     return Rows<T>{std::move(row_begins), items.take()};
   }
 
-  void order(TaskId added, const Task& task, const Use& use) {
-    State& state = state_[index(use.buffer)];
-    const auto lane = static_cast<std::uint8_t>(task.lane_on(state.rank));
-    const auto want = [&](TaskId earlier, std::uint8_t its_lane) {
-      if (earlier != added && its_lane != lane) wanted_.push_back(earlier);
-    };
-    if (state.writer != none<TaskId>) want(state.writer, state.writer_lane);
-    if (use.access == Access::read) {
-      for (auto i = state.first_reader; i >= 0; i = readers_[static_cast<std::size_t>(i)].next) {
-        Reader& past = readers_[static_cast<std::size_t>(i)];
-        if (past.lane == lane) {
-          past.task = added;
-          return;
-        }
-      }
-      state.first_reader = reader({added, state.first_reader, lane});
-      return;
-    }
-    while (state.first_reader >= 0) {
-      Reader& past = readers_[static_cast<std::size_t>(state.first_reader)];
-      want(past.task, past.lane);
-      const std::int32_t next = past.next;
-      past.next = free_reader_;
-      free_reader_ = state.first_reader;
-      state.first_reader = next;
-    }
-    state.writer = added;
-    state.writer_lane = lane;
-  }
+  void order(TaskId added, const Task& task, const Use& use);
 
   /// An entry in readers_ for it, a free one if there is any.
   std::int32_t reader(const Reader& reader) {
@@ -302,19 +210,7 @@ class ScheduleBuilder {
   /// The tasks of each lane in the order in which they were added: a counting sort over
   /// parts_.tasks. A row's end counter first counts its tasks, then holds where the next task goes,
   /// and finally the next row's start.
-  Rows<TaskId> program() const {
-    std::vector<std::uint32_t> begin(static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size() + 2, 0);
-    for (const Task& task : parts_.tasks) {
-      for_each_lane(task, [&](std::size_t row) { ++begin[row + 2]; });
-    }
-    for (std::size_t row = 2; row < begin.size(); ++row) begin[row] += begin[row - 1];
-    std::vector<TaskId> items(begin.back());
-    for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
-      for_each_lane(parts_.tasks[t], [&](std::size_t row) { items[begin[row + 1]++] = id<TaskId>(t); });
-    }
-    begin.pop_back();
-    return Rows<TaskId>{std::move(begin), std::move(items)};
-  }
+  Rows<TaskId> program() const;
 
   /// Calls `visit(rank * lanes + lane)` for each end of the task whose rank has a program.
   template <class Visit>
@@ -347,3 +243,139 @@ class ScheduleBuilder {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE ScheduleBuilder::ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes)
+    : workload_{std::move(workload)} {
+  parts_.name = std::move(name);
+  parts_.ranks = ranks;
+  parts_.lanes = std::move(lanes);
+  dependency_begin_.push_back(0);
+  use_begin_.push_back(0);
+}
+
+TAWPIPE_INLINE ScheduleBuilder::ScheduleBuilder(const Schedule& schedule)
+    : ScheduleBuilder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
+  const Schedule::Parts& parts = schedule.parts();
+  options(parts.options);
+  stages(parts.stages);
+  bodies(parts.bodies);
+  mesh(parts.mesh);
+  // No two rows of these tables are equal, so each keeps its id.
+  for (std::size_t i = 0; i < parts.groups.size(); ++i) groups_.find<GroupId>({parts.groups[i].begin(), parts.groups[i].end()});
+  for (std::size_t i = 0; i < parts.pieces.size(); ++i) pieces_.find<PiecesId>({parts.pieces[i].begin(), parts.pieces[i].end()});
+  for (std::size_t i = 0; i < parts.splits.size(); ++i) splits_.find<SplitId>({parts.splits[i].begin(), parts.splits[i].end()});
+  for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
+    pair_sizes_.find<SplitId>({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
+  }
+}
+
+TAWPIPE_INLINE void ScheduleBuilder::stages(std::vector<StageWork> stages) {
+  if (stages.size() > static_cast<std::size_t>(max_stages))
+    throw ScheduleError(concat("a schedule has at most ", max_stages, " stages"));
+  parts_.stages = std::move(stages);
+  space_ = ParameterSpace{workload_, parts_.stages};
+  workspace_ = Bytes{};
+  for (const auto& stage : parts_.stages) {
+    workspace_ = std::max({workspace_, stage.forward_workspace, stage.backward_workspace});
+  }
+}
+
+TAWPIPE_INLINE TaskId ScheduleBuilder::add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after) {
+  const TaskId added = id<TaskId>(tasks_.size());
+  tasks_.push_back(task);
+  wanted_.clear();
+  for (const Use& use : uses) prefetch(use.buffer);
+  for (const TaskId earlier : after) {
+    if (earlier != none<TaskId>) wanted_.push_back(earlier);
+  }
+  for (const Use& use : uses) {
+    use_items_.push_back(use);
+    order(added, task, use);
+  }
+  use_begin_.push_back(static_cast<std::uint32_t>(use_items_.size()));
+  std::sort(wanted_.begin(), wanted_.end());
+  wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
+  for (const TaskId earlier : wanted_) dependency_items_.push_back(earlier);
+  dependency_begin_.push_back(static_cast<std::uint32_t>(dependency_items_.size()));
+  return added;
+}
+
+TAWPIPE_INLINE TaskId ScheduleBuilder::add(const Task& task, std::initializer_list<Use> uses, std::span<const TaskId> after) {
+  return add(task, std::span<const Use>{uses.begin(), uses.size()}, after);
+}
+
+TAWPIPE_INLINE Schedule ScheduleBuilder::build() {
+  state_ = std::vector<State>{};  // clear() would keep its memory
+  readers_ = std::vector<Reader>{};
+  parts_.tasks = tasks_.take();
+  parts_.buffers.shrink_to_fit();
+  parts_.dependencies = take_rows(dependency_begin_, dependency_items_);
+  parts_.uses = take_rows(use_begin_, use_items_);
+  if (copies_gathered_) detail::count_gathered_copies(parts_, workload_.parameter_bytes());
+  parts_.program = program();
+  parts_.groups = groups_.rows();
+  parts_.pieces = pieces_.rows();
+  parts_.splits = splits_.rows();
+  parts_.pair_sizes = pair_sizes_.rows();
+  return Schedule{std::move(workload_), std::move(parts_)};
+}
+
+TAWPIPE_INLINE void ScheduleBuilder::order(TaskId added, const Task& task, const Use& use) {
+  State& state = state_[index(use.buffer)];
+  const auto lane = static_cast<std::uint8_t>(task.lane_on(state.rank));
+  const auto want = [&](TaskId earlier, std::uint8_t its_lane) {
+    if (earlier != added && its_lane != lane) wanted_.push_back(earlier);
+  };
+  if (state.writer != none<TaskId>) want(state.writer, state.writer_lane);
+  if (use.access == Access::read) {
+    for (auto i = state.first_reader; i >= 0; i = readers_[static_cast<std::size_t>(i)].next) {
+      Reader& past = readers_[static_cast<std::size_t>(i)];
+      if (past.lane == lane) {
+        past.task = added;
+        return;
+      }
+    }
+    state.first_reader = reader({added, state.first_reader, lane});
+    return;
+  }
+  while (state.first_reader >= 0) {
+    Reader& past = readers_[static_cast<std::size_t>(state.first_reader)];
+    want(past.task, past.lane);
+    const std::int32_t next = past.next;
+    past.next = free_reader_;
+    free_reader_ = state.first_reader;
+    state.first_reader = next;
+  }
+  state.writer = added;
+  state.writer_lane = lane;
+}
+
+TAWPIPE_INLINE Rows<TaskId> ScheduleBuilder::program() const {
+  std::vector<std::uint32_t> begin(static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size() + 2, 0);
+  for (const Task& task : parts_.tasks) {
+    for_each_lane(task, [&](std::size_t row) { ++begin[row + 2]; });
+  }
+  for (std::size_t row = 2; row < begin.size(); ++row) begin[row] += begin[row - 1];
+  std::vector<TaskId> items(begin.back());
+  for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
+    for_each_lane(parts_.tasks[t], [&](std::size_t row) { items[begin[row + 1]++] = id<TaskId>(t); });
+  }
+  begin.pop_back();
+  return Rows<TaskId>{std::move(begin), std::move(items)};
+}
+
+TAWPIPE_INLINE GroupId ScheduleBuilder::group(const std::vector<Rank>& members) { return groups_.find<GroupId>(members); }
+
+TAWPIPE_INLINE PiecesId ScheduleBuilder::pieces(const std::vector<ParameterRange>& ranges) {
+  return pieces_.find<PiecesId>(ranges);
+}
+
+TAWPIPE_INLINE SplitId ScheduleBuilder::split(const std::vector<PiecesId>& members) { return splits_.find<SplitId>(members); }
+
+TAWPIPE_INLINE SplitId ScheduleBuilder::pair_sizes(const std::vector<Bytes>& sizes) { return pair_sizes_.find<SplitId>(sizes); }
+
+}  // namespace tawpipe
+#endif

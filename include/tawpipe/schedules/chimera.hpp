@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "tawpipe/schedules/detail/slots.hpp"
-#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/pipeline_options.hpp"
+#include "tawpipe/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -16,7 +18,26 @@ namespace tawpipe::inline v0::schedules {
 /// pipeline meets stage s forward in slot s + 2j and backward in slot 2p-1-s + 2j; the up pipeline
 /// is its mirror image. The two never collide, and a unit 2p slots later fits after without gaps.
 /// @throws InputError  unless `ranks` is even.
-inline PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {
+TAWPIPE_INLINE PipelineProgram chimera_program(int ranks, std::int32_t microbatches);
+
+/// Chimera over an even number of ranks: each stage lives on two ranks, whose gradients are summed
+/// at the end. Units of p microbatches follow each other without a gap. With equal forwards and
+/// backwards of one slot, hops of no latency and p dividing m, the makespan is 2m + p - 2 slots;
+/// with a backward of two forwards, direct concatenation leaves gaps between units. Holds between
+/// p/2 + 1 and p activations.
+/// @throws InputError  unless `ranks` is even.
+/// Source: Li and Hoefler 2021, arXiv:2107.06925, section 3 (two pipelines, direct concatenation).
+TAWPIPE_INLINE Schedule chimera(const Workload& workload, int ranks);
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include "tawpipe/schedules/detail/slots.hpp"
+#include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+TAWPIPE_INLINE PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {
   if (ranks % 2 != 0) {
     throw InputError(concat("chimera feeds microbatches from both ends and needs an even number of ranks, not ", ranks));
   }
@@ -38,16 +59,10 @@ inline PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {
   return program;
 }
 
-/// Chimera over an even number of ranks: each stage lives on two ranks, whose gradients are summed
-/// at the end. Units of p microbatches follow each other without a gap. With equal forwards and
-/// backwards of one slot, hops of no latency and p dividing m, the makespan is 2m + p - 2 slots;
-/// with a backward of two forwards, direct concatenation leaves gaps between units. Holds between
-/// p/2 + 1 and p activations.
-/// @throws InputError  unless `ranks` is even.
-/// Source: Li and Hoefler 2021, arXiv:2107.06925, section 3 (two pipelines, direct concatenation).
-inline Schedule chimera(const Workload& workload, int ranks) {
+TAWPIPE_INLINE Schedule chimera(const Workload& workload, int ranks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("chimera", workload, chimera_program(ranks, microbatches), {});
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -1,27 +1,15 @@
-// Shared by the builders: model states of a rank, tasks by name, options.
+// Shared by the builders: model states of a rank, tasks by name.
 // Not: any one schedule.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/schedules/option_field.hpp"
-
-namespace tawpipe::inline v0::schedules {
-
-/// The order in which a weight pipeline runs.
-enum class Order : std::uint8_t {
-  eager,  ///< each task as soon as its inputs are there
-  paper,  ///< in lock-step turns, as drawn in the paper
-};
-constexpr std::array<std::string_view, 2> option_names(Order) { return {"eager", "paper"}; }
-
-}  // namespace tawpipe::schedules
+#include "tawpipe/schedules/flow_options.hpp"
 
 namespace tawpipe::inline v0::schedules::detail {
 
@@ -29,12 +17,6 @@ inline Use reads(BufferId buffer) { return {buffer, Access::read}; }
 inline Use writes(BufferId buffer) { return {buffer, Access::write}; }
 inline Use changes(BufferId buffer) { return {buffer, Access::read_write}; }
 inline Use adds_to(BufferId buffer) { return {buffer, Access::accumulate}; }
-
-/// The field of an `overlap` option that only affects the time of the compute lane.
-template <auto overlap>
-auto overlap_field() {
-  return option_field<overlap>("overlap", "off: communication takes the compute lane's time");
-}
 
 /// The persistent buffers for `parameters` parameters on one rank.
 struct States {

@@ -3,12 +3,46 @@
 // Not: the gain from the overlap, which is up to a cost model.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// The order of dualpipe(). Even microbatches go down the ranks, odd ones up. Orders of fewer than
+/// 2p microbatches, or an odd number, are those of the next valid number, with the surplus removed.
+/// @throws InputError  unless `ranks` is even.
+TAWPIPE_INLINE PipelineProgram dualpipe_program(int ranks, std::int32_t microbatches);
+
+/// The order of dualpipe_v(): stage r is rank r's first, 2p-1-r its second.
+TAWPIPE_INLINE PipelineProgram dualpipe_v_program(int ranks, std::int32_t microbatches);
+
+/// DualPipe over an even number of ranks. Each stage lives on two ranks, whose gradients are summed
+/// at the end. An overlapped forward and backward is one block that takes the sum of their times
+/// (Action::joined). With hops of no latency and m >= 2p, an even number, a rank waits (p/2 -
+/// 1)(F&B + B - 3W) in all, where F&B is a block and B a whole backward; it holds p+1 activations.
+/// @throws InputError  unless `ranks` is even.
+/// Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1 and
+/// table 2.
+inline Schedule dualpipe(const Workload& workload, int ranks) {
+  return pipeline("dualpipe", workload, dualpipe_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
+}
+
+/// DualPipeV over `ranks` ranks: DualPipe cut in half, its two ends on one rank, so that each stage
+/// exists once. Holds 2p+1 stages' activations, which are p + 1/2 microbatches'.
+/// Source: deepseek-ai/DualPipe, "cut in half" (Sea AI Lab 2025).
+inline Schedule dualpipe_v(const Workload& workload, int ranks) {
+  return pipeline("dualpipe-v", workload, dualpipe_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
+}
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
 #include <utility>
 
 #include "tawpipe/schedules/detail/v_shape.hpp"
-#include "tawpipe/schedules/pipeline.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -59,10 +93,7 @@ inline void dualpipe_order(TwoStageRank& rank, int depth, int place, int count) 
 
 }  // namespace detail
 
-/// The order of dualpipe(). Even microbatches go down the ranks, odd ones up. Orders of fewer than
-/// 2p microbatches, or an odd number, are those of the next valid number, with the surplus removed.
-/// @throws InputError  unless `ranks` is even.
-inline PipelineProgram dualpipe_program(int ranks, std::int32_t microbatches) {
+TAWPIPE_INLINE PipelineProgram dualpipe_program(int ranks, std::int32_t microbatches) {
   if (ranks % 2 != 0) {
     throw InputError(concat("dualpipe feeds microbatches from both ends and needs an even number of ranks, not ", ranks));
   }
@@ -84,8 +115,7 @@ inline PipelineProgram dualpipe_program(int ranks, std::int32_t microbatches) {
   return program;
 }
 
-/// The order of dualpipe_v(): stage r is rank r's first, 2p-1-r its second.
-inline PipelineProgram dualpipe_v_program(int ranks, std::int32_t microbatches) {
+TAWPIPE_INLINE PipelineProgram dualpipe_v_program(int ranks, std::int32_t microbatches) {
   PipelineProgram program;
   detail::place_v(program, ranks);
   for (int r = 0; r < ranks; ++r) {
@@ -97,22 +127,5 @@ inline PipelineProgram dualpipe_v_program(int ranks, std::int32_t microbatches) 
   return program;
 }
 
-/// DualPipe over an even number of ranks. Each stage lives on two ranks, whose gradients are summed
-/// at the end. An overlapped forward and backward is one block that takes the sum of their times
-/// (Action::joined). With hops of no latency and m >= 2p, an even number, a rank waits (p/2 -
-/// 1)(F&B + B - 3W) in all, where F&B is a block and B a whole backward; it holds p+1 activations.
-/// @throws InputError  unless `ranks` is even.
-/// Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1 and
-/// table 2.
-inline Schedule dualpipe(const Workload& workload, int ranks) {
-  return pipeline("dualpipe", workload, dualpipe_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
-}
-
-/// DualPipeV over `ranks` ranks: DualPipe cut in half, its two ends on one rank, so that each stage
-/// exists once. Holds 2p+1 stages' activations, which are p + 1/2 microbatches'.
-/// Source: deepseek-ai/DualPipe, "cut in half" (Sea AI Lab 2025).
-inline Schedule dualpipe_v(const Workload& workload, int ranks) {
-  return pipeline("dualpipe-v", workload, dualpipe_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
-}
-
 }  // namespace tawpipe::schedules
+#endif

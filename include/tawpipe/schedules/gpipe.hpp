@@ -2,14 +2,26 @@
 // Not: 1F1B, which bounds the activations it keeps (one_f_one_b.hpp).
 #pragma once
 
-#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/pipeline_options.hpp"
+#include "tawpipe/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
 /// GPipe over `ranks` stages, one a rank. Makespan (m+p-1)(F+B) + 2(p-1)c; holds m activations a
 /// rank.
 /// Source: Huang et al. 2019, arXiv:1811.06965.
-inline Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions& options = {}) {
+TAWPIPE_INLINE Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions& options = {});
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+TAWPIPE_INLINE Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions& options) {
   const BlockingOptions chosen = options.resolved(workload);
   PipelineProgram program;
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
@@ -24,3 +36,4 @@ inline Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -3,11 +3,33 @@
 // chunk at once (looped_bfs.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide
+/// gets the order of the next multiple, with the surplus removed: a smaller last group in the same
+/// turns would deadlock.
+TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks);
+
+/// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The
+/// number of microbatches need not be a multiple of the ranks.
+///
+/// If the number of ranks divides m and the latency c of a hop is short, the makespan is mS +
+/// (p-1)S/v + 2(pv-1)c, S = F+B of a device's whole share: the first microbatch's path through all
+/// pv stages and back pays every hop. Rank 0 holds p(1 + (p-1)/(pv)) microbatches' activations.
+/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p +
+/// 2(p-1-r) forwards.
+TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks);
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <vector>
 
 namespace tawpipe::inline v0::schedules {
 
@@ -69,10 +91,7 @@ inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std
 
 }  // namespace detail
 
-/// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide
-/// gets the order of the next multiple, with the surplus removed: a smaller last group in the same
-/// turns would deadlock.
-inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks) {
+TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks) {
   PipelineProgram program;
   detail::place_looped(program, ranks, chunks);
   for (int r = 0; r < ranks; ++r) {
@@ -84,18 +103,11 @@ inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t m
   return program;
 }
 
-/// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The
-/// number of microbatches need not be a multiple of the ranks.
-///
-/// If the number of ranks divides m and the latency c of a hop is short, the makespan is mS +
-/// (p-1)S/v + 2(pv-1)c, S = F+B of a device's whole share: the first microbatch's path through all
-/// pv stages and back pays every hop. Rank 0 holds p(1 + (p-1)/(pv)) microbatches' activations.
-/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p +
-/// 2(p-1-r) forwards.
-inline Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
+TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), {},
                   option_texts(ChunkOptions{chunks}));
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -6,12 +6,27 @@
 #include <cstdint>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedules/interleaved_one_f_one_b.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
 /// The order of looped_bfs().
-inline PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, int chunks) {
+TAWPIPE_INLINE PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, int chunks);
+
+/// Breadth-first pipeline over `ranks` ranks with `chunks` chunks each; with one chunk it is GPipe.
+/// For m >= p and hops of no latency the makespan is mS + (p-1)S/v, as with interleaved 1F1B; it
+/// holds all m activations, and in return a chunk's weights are needed for one contiguous time in
+/// the forward and one in the backward.
+/// Source: Lamy-Poirier 2022, arXiv:2211.05953.
+TAWPIPE_INLINE Schedule looped_bfs(const Workload& workload, int ranks, int chunks);
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0::schedules {
+
+TAWPIPE_INLINE PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, int chunks) {
   PipelineProgram program;
   detail::place_looped(program, ranks, chunks);
   for (int r = 0; r < ranks; ++r) {
@@ -27,15 +42,11 @@ inline PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, 
   return program;
 }
 
-/// Breadth-first pipeline over `ranks` ranks with `chunks` chunks each; with one chunk it is GPipe.
-/// For m >= p and hops of no latency the makespan is mS + (p-1)S/v, as with interleaved 1F1B; it
-/// holds all m activations, and in return a chunk's weights are needed for one contiguous time in
-/// the forward and one in the backward.
-/// Source: Lamy-Poirier 2022, arXiv:2211.05953.
-inline Schedule looped_bfs(const Workload& workload, int ranks, int chunks) {
+TAWPIPE_INLINE Schedule looped_bfs(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("looped-bfs", workload, looped_bfs_program(ranks, microbatches, chunks), {},
                   option_texts(ChunkOptions{chunks}));
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -2,16 +2,28 @@
 // Not: the interleaved form with several chunks a rank.
 #pragma once
 
-#include <algorithm>
-
-#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/pipeline_options.hpp"
+#include "tawpipe/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
 /// 1F1B over `ranks` stages, one a rank; rank r warms up with p - 1 - r forwards. Where p divides m
 /// the makespan is (m+p-1)(F+B) + c[2(p-1)m/p + 2(p-2)]; a rank holds at most p activations.
 /// Source: Narayanan et al. 2019, PipeDream, and 2021, arXiv:2104.04473, section 2.2.
-inline Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingOptions& options = {}) {
+TAWPIPE_INLINE Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingOptions& options = {});
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+
+#include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+TAWPIPE_INLINE Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingOptions& options) {
   const BlockingOptions chosen = options.resolved(workload);
   PipelineProgram program;
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
@@ -30,3 +42,4 @@ inline Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingO
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -4,15 +4,10 @@
 // zero_bubble_auto.hpp, ...).
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <utility>
 #include <vector>
 
-#include "tawpipe/schedules/detail/order_exact.hpp"
-#include "tawpipe/schedules/detail/order_moves.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedules/order_problem.hpp"
 
 namespace tawpipe::inline v0::schedules {
@@ -33,6 +28,35 @@ struct FoundOrder {
 
 /// Computations in all orders of the standard number of moves, at most.
 inline constexpr std::int64_t most_timed_computations = 20'000'000;
+
+/// The order with the shortest makespan found, and among those one with a short span. Given orders
+/// are tried first, so that the result is never longer than any of them that respects the limits. A
+/// third of the moves draw patterns, on which every device takes the computation due first, the
+/// others move single computations; a pipeline of up to `exact_computations` is then solved
+/// exactly, if there are not too many cases. The same arguments give the same order on every
+/// machine.
+///
+/// @param moves   orders timed, at most; fewer (down from the standard number) where many
+/// computations make them slow
+/// @param starts  orders to begin with, each [device]; those that do not fit the problem are
+/// ignored
+/// @throws InputError  as OrderProblem::check()
+/// Complexity: O(moves * computations).
+TAWPIPE_INLINE FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
+                                       const std::vector<std::vector<std::vector<Action>>>& starts = {});
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "tawpipe/schedules/detail/order_exact.hpp"
+#include "tawpipe/schedules/detail/order_moves.hpp"
+
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
@@ -93,21 +117,8 @@ inline std::vector<std::vector<Action>> actions_of(const OrderProblem& problem, 
 
 }  // namespace detail
 
-/// The order with the shortest makespan found, and among those one with a short span. Given orders
-/// are tried first, so that the result is never longer than any of them that respects the limits. A
-/// third of the moves draw patterns, on which every device takes the computation due first, the
-/// others move single computations; a pipeline of up to `exact_computations` is then solved
-/// exactly, if there are not too many cases. The same arguments give the same order on every
-/// machine.
-///
-/// @param moves   orders timed, at most; fewer (down from the standard number) where many
-/// computations make them slow
-/// @param starts  orders to begin with, each [device]; those that do not fit the problem are
-/// ignored
-/// @throws InputError  as OrderProblem::check()
-/// Complexity: O(moves * computations).
-inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
-                               const std::vector<std::vector<std::vector<Action>>>& starts = {}) {
+TAWPIPE_INLINE FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
+                                       const std::vector<std::vector<std::vector<Action>>>& starts) {
   constexpr std::int64_t exact_computations = 48;
   constexpr std::size_t exact_beginnings = 4000;
   problem.check();
@@ -148,3 +159,4 @@ inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
 }
 
 }  // namespace tawpipe::schedules
+#endif

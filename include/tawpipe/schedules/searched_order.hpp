@@ -4,18 +4,15 @@
 // zero_bubble.hpp, ...).
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "tawpipe/schedules/order_search.hpp"
-#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedules/zero_bubble_options.hpp"
 
 namespace tawpipe::inline v0::schedules {
@@ -59,8 +56,22 @@ struct SearchOptions {
     return fields;
   }
 };
+
 using SearchedOptions = SearchOptions<false>;
+
 using SearchedChunkOptions = SearchOptions<true>;
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tawpipe/schedules/order_search.hpp"
+#include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
@@ -195,3 +206,4 @@ Schedule paper_or_searched(const std::string& name, const Workload& workload, Pi
 }  // namespace detail
 
 }  // namespace tawpipe::schedules
+#endif

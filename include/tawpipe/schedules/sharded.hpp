@@ -2,7 +2,10 @@
 // Not: the named strategies (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
 #pragma once
 
-#include "tawpipe/schedules/detail/sharded_builder.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/sharding_plan.hpp"
+#include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -18,9 +21,19 @@ namespace tawpipe::inline v0::schedules {
 /// @param nodes  the ranks of each node; they need not be equal
 /// @throws InputError  as ShardingPlan::check.
 /// Complexity: O(units * (ranks + nodes) * rounds) tasks and O(units * ranks * rounds) uses.
-inline Schedule sharded(const Workload& workload, const DeviceGroups& nodes, const ShardingPlan& plan) {
+TAWPIPE_INLINE Schedule sharded(const Workload& workload, const DeviceGroups& nodes, const ShardingPlan& plan);
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include "tawpipe/schedules/detail/sharded_builder.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+TAWPIPE_INLINE Schedule sharded(const Workload& workload, const DeviceGroups& nodes, const ShardingPlan& plan) {
   plan.check();
   return detail::ShardedBuilder{workload, nodes, plan}.build();
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "tawpipe/schedules/flow_options.hpp"
 #include "tawpipe/schedules/option_field.hpp"
 
 namespace tawpipe::inline v0::schedules::detail {

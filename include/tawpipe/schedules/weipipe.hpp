@@ -4,11 +4,12 @@
 // owner (tawpipe.hpp).
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "tawpipe/schedules/detail/weight_flows.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/flow_options.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -21,6 +22,38 @@ struct WeipipeOptions {
   }
   WeipipeOptions resolved(const Workload& workload) const { return {detail::turns(order, workload), overlap}; }
 };
+
+/// WeiPipe (interleaved): every rank computes all layers of its own microbatches while the chunks
+/// circulate on the ring.
+///
+/// Chunk c lives on rank -c mod P, where it enters the forward flow of every round. With
+/// `order=paper` each half of a turn (backward, forward) starts once the ring neighbour's half
+/// before has ended (makespan (AP + P - 1)(F + B) without communication cost); `order=eager` lets
+/// each start as soon as its chunks are there. The published code sends the backward weights in the
+/// wrong direction and mixes the gradients of several chunks; here they travel rank r -> r+1 like
+/// the gradients, and every sum is complete. Microbatch u * P + r runs on rank r in round u; a last
+/// round may be short. Source: WeiPipe, PPoPP 2025, interleaved variant.
+TAWPIPE_INLINE Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options = {});
+
+/// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the
+/// flows and all backwards in the next, so that in every turn it uses one of the two chunks that it
+/// receives and passes the other on.
+///
+/// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as
+/// long as the longest computation in it, and without communication cost the makespan is (P + A -
+/// 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of
+/// weipipe() carry about twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its messages,
+/// start and end are those of weipipe().
+TAWPIPE_INLINE Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options = {});
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <cstdint>
+
+#include "tawpipe/schedules/detail/weight_flows.hpp"
+
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
@@ -182,33 +215,15 @@ class WeipipeBuilder {
 
 }  // namespace detail
 
-/// WeiPipe (interleaved): every rank computes all layers of its own microbatches while the chunks
-/// circulate on the ring.
-///
-/// Chunk c lives on rank -c mod P, where it enters the forward flow of every round. With
-/// `order=paper` each half of a turn (backward, forward) starts once the ring neighbour's half
-/// before has ended (makespan (AP + P - 1)(F + B) without communication cost); `order=eager` lets
-/// each start as soon as its chunks are there. The published code sends the backward weights in the
-/// wrong direction and mixes the gradients of several chunks; here they travel rank r -> r+1 like
-/// the gradients, and every sum is complete. Microbatch u * P + r runs on rank r in round u; a last
-/// round may be short. Source: WeiPipe, PPoPP 2025, interleaved variant.
-inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
+TAWPIPE_INLINE Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options) {
   detail::check_flow_tasks("weipipe", 5, workload, ranks);
   return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_and_backward, options.resolved(workload)}.build();
 }
 
-/// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the
-/// flows and all backwards in the next, so that in every turn it uses one of the two chunks that it
-/// receives and passes the other on.
-///
-/// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as
-/// long as the longest computation in it, and without communication cost the makespan is (P + A -
-/// 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of
-/// weipipe() carry about twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its messages,
-/// start and end are those of weipipe().
-inline Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
+TAWPIPE_INLINE Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options) {
   detail::check_flow_tasks("weipipe-naive", 8, workload, ranks);  // twice the turns
   return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_or_backward, options.resolved(workload)}.build();
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/schedules/detail/weight_flows.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/flow_options.hpp"
 #include "tawpipe/schedules/grouping.hpp"
 #include "tawpipe/schedules/shard_owners.hpp"
 #include "tawpipe/topology/device_group.hpp"
@@ -59,6 +61,37 @@ struct WeipipeLinesOptions {
             option_field<&Options::lines>("lines", "one line in each node, one of all devices, or N equal ones")};
   }
 };
+
+/// WeiPipe with split backwards on one line of ranks, in the spirit of the paper's first
+/// zero-bubble variant: P forwards ahead, then backward_input, backward_weight and forward
+/// alternately.
+///
+/// On a closed ring a chunk comes back to the first rank only after P turns, which makes the last
+/// rank P - 1 turns later than it. Here a chunk starts from its owner in each round, goes down the
+/// line and ends there, so that a rank need only be one computation later than the one before it.
+/// With `order=paper` it starts each computation once the rank before has ended its own: makespan
+/// AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts
+/// of the backward; with whole backwards B + W takes their place under max. `order=eager` waits
+/// only for messages; as no rank waits for another's backward_input, the split then only lets it
+/// run while its gradient's slot is still full.
+/// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
+TAWPIPE_INLINE Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {});
+
+/// weipipe_zb1() on several lines at once, usually one a node: each chunk is sent by its owner down
+/// every line, and each line's sum returns to the owner. No rank lags by more than the length of
+/// its line: makespan AP(F + B + W) + (G - 1) max(F, B, W) with lines of G ranks, and with lines of
+/// one rank no bubble at all; an owner sends its chunk once to each line.
+/// @param nodes  the lines, unless an option says otherwise
+/// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than
+/// the first.
+TAWPIPE_INLINE Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& nodes, const WeipipeLinesOptions& options = {});
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include "tawpipe/schedules/detail/weight_flows.hpp"
+
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
@@ -223,33 +256,13 @@ class WeightLinesBuilder {
 
 }  // namespace detail
 
-/// WeiPipe with split backwards on one line of ranks, in the spirit of the paper's first
-/// zero-bubble variant: P forwards ahead, then backward_input, backward_weight and forward
-/// alternately.
-///
-/// On a closed ring a chunk comes back to the first rank only after P turns, which makes the last
-/// rank P - 1 turns later than it. Here a chunk starts from its owner in each round, goes down the
-/// line and ends there, so that a rank need only be one computation later than the one before it.
-/// With `order=paper` it starts each computation once the rank before has ended its own: makespan
-/// AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts
-/// of the backward; with whole backwards B + W takes their place under max. `order=eager` waits
-/// only for messages; as no rank waits for another's backward_input, the split then only lets it
-/// run while its gradient's slot is still full.
-/// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
-inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {}) {
+TAWPIPE_INLINE Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options) {
   detail::check_flow_tasks("weipipe-zb1", 6, workload, ranks);
   const WeipipeZeroBubbleOptions chosen = options.resolved(workload);
   return detail::WeightLinesBuilder{"weipipe-zb1", workload, DeviceGroups::even(ranks, 1), chosen, option_texts(chosen)}.build();
 }
 
-/// weipipe_zb1() on several lines at once, usually one a node: each chunk is sent by its owner down
-/// every line, and each line's sum returns to the owner. No rank lags by more than the length of
-/// its line: makespan AP(F + B + W) + (G - 1) max(F, B, W) with lines of G ranks, and with lines of
-/// one rank no bubble at all; an owner sends its chunk once to each line.
-/// @param nodes  the lines, unless an option says otherwise
-/// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than
-/// the first.
-inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& nodes, const WeipipeLinesOptions& options = {}) {
+TAWPIPE_INLINE Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& nodes, const WeipipeLinesOptions& options) {
   detail::check_flow_tasks("weipipe-zb2", 6, workload, nodes.ranks());
   const DeviceGroups lines = options.lines.of(nodes);
   const WeipipeZeroBubbleOptions chosen =
@@ -259,3 +272,4 @@ inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& nodes,
 }
 
 }  // namespace tawpipe::schedules
+#endif

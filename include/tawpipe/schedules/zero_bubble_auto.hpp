@@ -3,14 +3,48 @@
 // Not: the heuristic (detail/zero_bubble_planner.hpp) nor the fixed orders (zero_bubble.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
+
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedules/searched_order.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// The order with the shortest span, first to last computation of any rank, among the eight
+/// variants of the heuristic, then made shorter: `tries` times one to three choices of the best are
+/// flipped at random, and kept if nothing is lost. The same arguments give the same order on every
+/// machine.
+///
+/// @param hop  time of a transfer, in the stages' unit
+/// @throws InputError  if a stage's limit is below one activation.
+/// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below
+/// 2^26.
+TAWPIPE_INLINE PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop,
+                                               std::int32_t microbatches, std::int64_t tries = 0);
+
+/// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations
+/// it takes ZB-H1's time, mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on almost no time is lost if
+/// backward_input releases much of an activation. A searched order has the shortest makespan found;
+/// the paper's order has a short span of each rank.
+/// @throws InputError  if the limit is below one microbatch's activations.
+/// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
+TAWPIPE_INLINE Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {});
+
+namespace detail {
+/// The stages of a workload as the heuristic sees them.
+TAWPIPE_INLINE std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload, int ranks,
+                                                               const ZeroBubbleOptions& options);
+}  // namespace detail
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <limits>
 
 #include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/schedules/detail/zero_bubble_planner.hpp"
-#include "tawpipe/schedules/searched_order.hpp"
 #include "tawpipe/schedules/zero_bubble.hpp"
 
 namespace tawpipe::inline v0::schedules {
@@ -33,17 +67,8 @@ class SplitMix {
 
 }  // namespace detail
 
-/// The order with the shortest span, first to last computation of any rank, among the eight
-/// variants of the heuristic, then made shorter: `tries` times one to three choices of the best are
-/// flipped at random, and kept if nothing is lost. The same arguments give the same order on every
-/// machine.
-///
-/// @param hop  time of a transfer, in the stages' unit
-/// @throws InputError  if a stage's limit is below one activation.
-/// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below
-/// 2^26.
-inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
-                                       std::int64_t tries = 0) {
+TAWPIPE_INLINE PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop,
+                                               std::int32_t microbatches, std::int64_t tries) {
   for (const ZeroBubbleStage& stage : stages) {
     if (stage.limit < stage.saved) {
       throw InputError("the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations");
@@ -86,7 +111,8 @@ inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stage
 
 namespace detail {
 
-inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload, int ranks, const ZeroBubbleOptions& options) {
+TAWPIPE_INLINE std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload, int ranks,
+                                                               const ZeroBubbleOptions& options) {
   const std::vector<StageWork> works = workload.split(ranks);
   const std::int64_t activations = options.limit.activations * (options.limit.a_rank ? ranks : 1);
   std::vector<ZeroBubbleStage> stages;
@@ -110,13 +136,7 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
 
 }  // namespace detail
 
-/// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations
-/// it takes ZB-H1's time, mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on almost no time is lost if
-/// backward_input releases much of an activation. A searched order has the shortest makespan found;
-/// the paper's order has a short span of each rank.
-/// @throws InputError  if the limit is below one microbatch's activations.
-/// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
-inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {}) {
+TAWPIPE_INLINE Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   const bool searched = options.order == OrderSource::searched;
   if (!searched && options.moves != standard_moves) throw InputError("moves of zb-auto are for order=searched, others for tries");
@@ -133,3 +153,4 @@ inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOpt
 }
 
 }  // namespace tawpipe::schedules
+#endif

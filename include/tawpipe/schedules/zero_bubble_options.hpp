@@ -72,6 +72,16 @@ struct ZeroBubbleTimes {
   }
 };
 
+/// The times of a stage's computations, in any unit, and the memory they hold, in any unit.
+struct ZeroBubbleStage {
+  std::int64_t forward = 1;
+  std::int64_t backward_input = 1;
+  std::int64_t backward_weight = 1;
+  std::int64_t saved = 1;  ///< memory saved by a forward
+  std::int64_t kept = 1;   ///< of `saved`, from the end of backward_input to that of backward_weight
+  std::int64_t limit = 1;  ///< of the memory that the stage may hold
+};
+
 namespace detail {
 
 /// A share as a fraction from 0 to 1, to four decimals.

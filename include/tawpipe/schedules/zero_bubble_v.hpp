@@ -2,11 +2,9 @@
 // Not: its relatives with less memory (v_schedules.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 
-#include "tawpipe/schedules/detail/v_shape.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedules/searched_order.hpp"
 
 namespace tawpipe::inline v0::schedules {
@@ -16,7 +14,25 @@ namespace tawpipe::inline v0::schedules {
 /// are left, forward and split backward of the first and the same of the second; r pairs of
 /// backward_input, p-r split backwards of the first, and the rest. Orders of fewer than 2p-1
 /// microbatches are those of 2p-1 with the surplus removed.
-inline PipelineProgram zb_v_program(int ranks, std::int32_t microbatches) {
+TAWPIPE_INLINE PipelineProgram zb_v_program(int ranks, std::int32_t microbatches);
+
+/// ZB-V over `ranks` ranks and 2p stages. With F = B = W and m >= 2p-1 no rank waits between its
+/// first and last computation; the makespan is that plus p-1 forwards of a stage. Holds p
+/// microbatches' activations a rank.
+/// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362.
+TAWPIPE_INLINE Schedule zb_v(const Workload& workload, int ranks, const SearchedOptions& options = {});
+
+}  // namespace tawpipe::schedules
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <utility>
+
+#include "tawpipe/schedules/detail/v_shape.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+TAWPIPE_INLINE PipelineProgram zb_v_program(int ranks, std::int32_t microbatches) {
   PipelineProgram program;
   detail::place_v(program, ranks);
   const int count = std::max(microbatches, 2 * ranks - 1);
@@ -56,13 +72,10 @@ inline PipelineProgram zb_v_program(int ranks, std::int32_t microbatches) {
   return program;
 }
 
-/// ZB-V over `ranks` ranks and 2p stages. With F = B = W and m >= 2p-1 no rank waits between its
-/// first and last computation; the makespan is that plus p-1 forwards of a stage. Holds p
-/// microbatches' activations a rank.
-/// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362.
-inline Schedule zb_v(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
+TAWPIPE_INLINE Schedule zb_v(const Workload& workload, int ranks, const SearchedOptions& options) {
   return detail::paper_or_searched("zb-v", workload, zb_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())),
                                    options);
 }
 
 }  // namespace tawpipe::schedules
+#endif

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/text.hpp"
@@ -109,37 +110,7 @@ class Cluster {
   /// @param nodes   [node] index into `kinds`
   /// @throws InputError  if there is no device, an invalid path or speed, or several nodes of which
   /// one has no adapter.
-  Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {})
-      : name_{std::move(name)}, kinds_{std::move(kinds)}, fabric_{std::move(fabric)} {
-    for (const auto& type : kinds_) detail::check_node_type(type);
-    detail::check_links(fabric_.links, "the fabric");
-    if (!fabric_.paths.empty()) {
-      detail::check_paths(fabric_.paths, nodes.size() * nodes.size(), fabric_.links.size(), "paths between nodes", "the fabric");
-    }
-    constexpr std::int64_t most = 2'000'000'000;  // ids are 32-bit
-    std::int32_t first_rank = 0;
-    std::int32_t first_link = 0;
-    for (const std::int32_t kind : nodes) {
-      if (kind < 0 || static_cast<std::size_t>(kind) >= kinds_.size()) {
-        throw InputError(concat("node ", nodes_.size(), " is of node type ", kind, ", but there are ", kinds_.size(), " types"));
-      }
-      const NodeType& type = kinds_[static_cast<std::size_t>(kind)];
-      if (nodes.size() > 1 && type.to_network.empty()) {
-        throw InputError(concat("node type ", quote(type.name), " has no network adapter, so ", nodes.size(),
-                                " of them cannot be joined; give it an adapter"));
-      }
-      nodes_.push_back({kind, first_rank, first_link});
-      node_of_.insert(node_of_.end(), type.devices.size(), id<NodeId>(nodes_.size() - 1));
-      if (first_link + static_cast<std::int64_t>(type.links.size() + fabric_.links.size()) > most ||
-          first_rank + static_cast<std::int64_t>(type.devices.size()) > most) {
-        throw InputError("a cluster of more than 2000000000 devices or links is too large; describe a part of it");
-      }
-      first_rank += static_cast<std::int32_t>(type.devices.size());
-      first_link += static_cast<std::int32_t>(type.links.size());
-    }
-    if (node_of_.empty()) throw InputError("a cluster needs at least one node with one device");
-    first_fabric_link_ = first_link;
-  }
+  Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {});
 
   const std::string& name() const { return name_; }
   int ranks() const { return static_cast<int>(node_of_.size()); }
@@ -180,35 +151,7 @@ class Cluster {
   /// host.
   /// @throws InputError  if the cluster does not describe how that device reaches its host.
   /// Complexity: O(links on the path).
-  Route route(Rank source, Rank destination) const {
-    Route route;
-    if (source == destination) return route;
-    if (source == host_memory || destination == host_memory) {
-      const Rank device = source == host_memory ? destination : source;
-      const NodeType& type = kind_of(node_of(device));
-      const std::vector<LinkPath>& paths = source == host_memory ? type.from_host : type.to_host;
-      if (paths.empty()) throw unknown_host_link(type);
-      add(route, paths[static_cast<std::size_t>(local_index(device))], node_of(device));
-      return route;
-    }
-    const NodeId from = node_of(source);
-    const NodeId to = node_of(destination);
-    const auto source_index = static_cast<std::size_t>(local_index(source));
-    const auto destination_index = static_cast<std::size_t>(local_index(destination));
-    if (from == to) {
-      add(route, kind_of(from).paths[source_index * kind_of(from).devices.size() + destination_index], from);
-      return route;
-    }
-    add(route, kind_of(from).to_network[source_index], from);
-    if (!fabric_.paths.empty()) {
-      for (const auto link : fabric_.paths[index(from) * nodes_.size() + index(to)]) {
-        route.links.push_back(LinkId{first_fabric_link_ + link});
-        route.latency += fabric_.links[static_cast<std::size_t>(link)].latency;
-      }
-    }
-    add(route, kind_of(to).from_network[destination_index], to);
-    return route;
-  }
+  Route route(Rank source, Rank destination) const;
 
   /// One group of ranks for each node. Nodes need not be equal.
   DeviceGroups groups_by_node() const {
@@ -250,3 +193,71 @@ class Cluster {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Cluster::Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric)
+    : name_{std::move(name)}, kinds_{std::move(kinds)}, fabric_{std::move(fabric)} {
+  for (const auto& type : kinds_) detail::check_node_type(type);
+  detail::check_links(fabric_.links, "the fabric");
+  if (!fabric_.paths.empty()) {
+    detail::check_paths(fabric_.paths, nodes.size() * nodes.size(), fabric_.links.size(), "paths between nodes", "the fabric");
+  }
+  constexpr std::int64_t most = 2'000'000'000;  // ids are 32-bit
+  std::int32_t first_rank = 0;
+  std::int32_t first_link = 0;
+  for (const std::int32_t kind : nodes) {
+    if (kind < 0 || static_cast<std::size_t>(kind) >= kinds_.size()) {
+      throw InputError(concat("node ", nodes_.size(), " is of node type ", kind, ", but there are ", kinds_.size(), " types"));
+    }
+    const NodeType& type = kinds_[static_cast<std::size_t>(kind)];
+    if (nodes.size() > 1 && type.to_network.empty()) {
+      throw InputError(concat("node type ", quote(type.name), " has no network adapter, so ", nodes.size(),
+                              " of them cannot be joined; give it an adapter"));
+    }
+    nodes_.push_back({kind, first_rank, first_link});
+    node_of_.insert(node_of_.end(), type.devices.size(), id<NodeId>(nodes_.size() - 1));
+    if (first_link + static_cast<std::int64_t>(type.links.size() + fabric_.links.size()) > most ||
+        first_rank + static_cast<std::int64_t>(type.devices.size()) > most) {
+      throw InputError("a cluster of more than 2000000000 devices or links is too large; describe a part of it");
+    }
+    first_rank += static_cast<std::int32_t>(type.devices.size());
+    first_link += static_cast<std::int32_t>(type.links.size());
+  }
+  if (node_of_.empty()) throw InputError("a cluster needs at least one node with one device");
+  first_fabric_link_ = first_link;
+}
+
+TAWPIPE_INLINE Route Cluster::route(Rank source, Rank destination) const {
+  Route route;
+  if (source == destination) return route;
+  if (source == host_memory || destination == host_memory) {
+    const Rank device = source == host_memory ? destination : source;
+    const NodeType& type = kind_of(node_of(device));
+    const std::vector<LinkPath>& paths = source == host_memory ? type.from_host : type.to_host;
+    if (paths.empty()) throw unknown_host_link(type);
+    add(route, paths[static_cast<std::size_t>(local_index(device))], node_of(device));
+    return route;
+  }
+  const NodeId from = node_of(source);
+  const NodeId to = node_of(destination);
+  const auto source_index = static_cast<std::size_t>(local_index(source));
+  const auto destination_index = static_cast<std::size_t>(local_index(destination));
+  if (from == to) {
+    add(route, kind_of(from).paths[source_index * kind_of(from).devices.size() + destination_index], from);
+    return route;
+  }
+  add(route, kind_of(from).to_network[source_index], from);
+  if (!fabric_.paths.empty()) {
+    for (const auto link : fabric_.paths[index(from) * nodes_.size() + index(to)]) {
+      route.links.push_back(LinkId{first_fabric_link_ + link});
+      route.latency += fabric_.links[static_cast<std::size_t>(link)].latency;
+    }
+  }
+  add(route, kind_of(to).from_network[destination_index], to);
+  return route;
+}
+
+}  // namespace tawpipe
+#endif

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
 namespace tawpipe::inline v0 {
@@ -83,86 +84,21 @@ class ClusterBuilder {
   }
 
   /// @throws InputError  naming the part that is missing or impossible.
-  Cluster build() const {
-    std::vector<std::int32_t> sizes = sizes_;
-    if (sizes.empty()) {
-      if (nodes_ < 1) throw InputError(concat("a cluster of ", nodes_, " nodes is impossible; it needs at least 1"));
-      if (devices_per_node_ < 1) {
-        throw InputError(concat("a node of ", devices_per_node_, " devices is impossible; it needs at least 1"));
-      }
-      sizes.assign(static_cast<std::size_t>(nodes_), devices_per_node_);
-    }
-    require_room_for_paths(sizes);
-    std::vector<NodeType> kinds;
-    std::vector<std::int32_t> kind_of_node;
-    for (const auto size : sizes) {
-      std::size_t kind = 0;
-      while (kind < kinds.size() && kinds[kind].devices.size() != static_cast<std::size_t>(size)) ++kind;
-      if (kind == kinds.size()) kinds.push_back(node_type(size, sizes.size() > 1));
-      kind_of_node.push_back(static_cast<std::int32_t>(kind));
-    }
-    return Cluster{name_, std::move(kinds), std::move(kind_of_node)};
-  }
+  Cluster build() const;
 
  private:
   /// Every pair of devices in a kind of node has a path: refuses numbers that would not fit in
   /// memory, before building any.
-  static void require_room_for_paths(std::vector<std::int32_t> sizes) {
-    std::sort(sizes.begin(), sizes.end());
-    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-    if (sizes.back() > max_devices_per_node) {
-      throw InputError(concat("a node of ", sizes.back(), " devices is too large: every pair has a path, so at most ",
-                              max_devices_per_node, " fit; spread them over several nodes"));
-    }
-    std::int64_t paths = 0;
-    for (const std::int64_t size : sizes) paths += size * size;
-    if (paths > std::int64_t{4} * max_devices_per_node * max_devices_per_node) {  // about 1 GB
-      throw InputError("so many large nodes of different sizes are too much for one cluster; give them equal sizes");
-    }
-  }
+  static void require_room_for_paths(std::vector<std::int32_t> sizes);
 
   static void require(const LinkSpec& link, std::string_view what) {
     if (!(link.bandwidth.value() > 0)) throw InputError(concat("the ", what, " bandwidth must be above zero, such as 10Gbps"));
     if (link.latency < Duration{}) throw InputError(concat("the ", what, " latency must not be negative, such as 5us"));
   }
 
-  NodeType node_type(int devices, bool joined) const {
-    if (devices < 1) throw InputError(concat("a node of ", devices, " devices is impossible; it needs at least 1"));
-    if (devices > 1) require(intra_, "intra-node");
-    if (joined) require(inter_, "inter-node");
-    if (adapters_ < 1) throw InputError("a node needs at least one adapter");
-    NodeType type;
-    type.name = device_.name;
-    type.devices.assign(static_cast<std::size_t>(devices), device_);
-    // Links: a port out and a port in for each device, then an adapter out and in for each adapter.
-    // A hop's latency is on the sending port; the receiving port adds none.
-    for (int i = 0; i < devices && devices > 1; ++i) {
-      type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, intra_.latency});
-      type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, Duration{}});
-    }
-    type.paths.resize(static_cast<std::size_t>(devices) * static_cast<std::size_t>(devices));
-    for (int i = 0; i < devices; ++i) {
-      for (int j = 0; j < devices; ++j) {
-        if (i != j) type.paths[static_cast<std::size_t>(i * devices + j)] = {2 * i, 2 * j + 1};
-      }
-    }
-    if (inter_.bandwidth.value() > 0) add_adapters(devices, type);
-    if (host_.bandwidth.value() > 0) add_host_links(devices, type);
-    return type;
-  }
+  NodeType node_type(int devices, bool joined) const;
 
-  void add_adapters(int devices, NodeType& type) const {
-    const auto first = static_cast<std::int32_t>(type.links.size());
-    for (int a = 0; a < adapters_; ++a) {
-      type.links.push_back({LinkClass::network, LinkEnd::adapter_out, inter_.bandwidth, inter_.latency});
-      type.links.push_back({LinkClass::network, LinkEnd::adapter_in, inter_.bandwidth, Duration{}});
-    }
-    for (int i = 0; i < devices; ++i) {
-      const std::int32_t adapter = adapters_ >= devices ? i : i * adapters_ / devices;
-      type.to_network.push_back({first + 2 * adapter});
-      type.from_network.push_back({first + 2 * adapter + 1});
-    }
-  }
+  void add_adapters(int devices, NodeType& type) const;
 
   void add_host_links(int devices, NodeType& type) const {
     for (int i = 0; i < devices; ++i) {
@@ -187,3 +123,82 @@ class ClusterBuilder {
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Cluster ClusterBuilder::build() const {
+  std::vector<std::int32_t> sizes = sizes_;
+  if (sizes.empty()) {
+    if (nodes_ < 1) throw InputError(concat("a cluster of ", nodes_, " nodes is impossible; it needs at least 1"));
+    if (devices_per_node_ < 1) {
+      throw InputError(concat("a node of ", devices_per_node_, " devices is impossible; it needs at least 1"));
+    }
+    sizes.assign(static_cast<std::size_t>(nodes_), devices_per_node_);
+  }
+  require_room_for_paths(sizes);
+  std::vector<NodeType> kinds;
+  std::vector<std::int32_t> kind_of_node;
+  for (const auto size : sizes) {
+    std::size_t kind = 0;
+    while (kind < kinds.size() && kinds[kind].devices.size() != static_cast<std::size_t>(size)) ++kind;
+    if (kind == kinds.size()) kinds.push_back(node_type(size, sizes.size() > 1));
+    kind_of_node.push_back(static_cast<std::int32_t>(kind));
+  }
+  return Cluster{name_, std::move(kinds), std::move(kind_of_node)};
+}
+
+TAWPIPE_INLINE void ClusterBuilder::require_room_for_paths(std::vector<std::int32_t> sizes) {
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  if (sizes.back() > max_devices_per_node) {
+    throw InputError(concat("a node of ", sizes.back(), " devices is too large: every pair has a path, so at most ",
+                            max_devices_per_node, " fit; spread them over several nodes"));
+  }
+  std::int64_t paths = 0;
+  for (const std::int64_t size : sizes) paths += size * size;
+  if (paths > std::int64_t{4} * max_devices_per_node * max_devices_per_node) {  // about 1 GB
+    throw InputError("so many large nodes of different sizes are too much for one cluster; give them equal sizes");
+  }
+}
+
+TAWPIPE_INLINE NodeType ClusterBuilder::node_type(int devices, bool joined) const {
+  if (devices < 1) throw InputError(concat("a node of ", devices, " devices is impossible; it needs at least 1"));
+  if (devices > 1) require(intra_, "intra-node");
+  if (joined) require(inter_, "inter-node");
+  if (adapters_ < 1) throw InputError("a node needs at least one adapter");
+  NodeType type;
+  type.name = device_.name;
+  type.devices.assign(static_cast<std::size_t>(devices), device_);
+  // Links: a port out and a port in for each device, then an adapter out and in for each adapter.
+  // A hop's latency is on the sending port; the receiving port adds none.
+  for (int i = 0; i < devices && devices > 1; ++i) {
+    type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, intra_.latency});
+    type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, Duration{}});
+  }
+  type.paths.resize(static_cast<std::size_t>(devices) * static_cast<std::size_t>(devices));
+  for (int i = 0; i < devices; ++i) {
+    for (int j = 0; j < devices; ++j) {
+      if (i != j) type.paths[static_cast<std::size_t>(i * devices + j)] = {2 * i, 2 * j + 1};
+    }
+  }
+  if (inter_.bandwidth.value() > 0) add_adapters(devices, type);
+  if (host_.bandwidth.value() > 0) add_host_links(devices, type);
+  return type;
+}
+
+TAWPIPE_INLINE void ClusterBuilder::add_adapters(int devices, NodeType& type) const {
+  const auto first = static_cast<std::int32_t>(type.links.size());
+  for (int a = 0; a < adapters_; ++a) {
+    type.links.push_back({LinkClass::network, LinkEnd::adapter_out, inter_.bandwidth, inter_.latency});
+    type.links.push_back({LinkClass::network, LinkEnd::adapter_in, inter_.bandwidth, Duration{}});
+  }
+  for (int i = 0; i < devices; ++i) {
+    const std::int32_t adapter = adapters_ >= devices ? i : i * adapters_ / devices;
+    type.to_network.push_back({first + 2 * adapter});
+    type.from_network.push_back({first + 2 * adapter + 1});
+  }
+}
+
+}  // namespace tawpipe
+#endif

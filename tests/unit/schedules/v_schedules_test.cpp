@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "support/pipelines.hpp"
+#include "tawpipe/schedules/detail/v_program.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::FixedCost;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/pipelines.hpp"
+#include "tawpipe/schedules/detail/zero_bubble_planner.hpp"
 #include "tawpipe/schedules/zero_bubble.hpp"
 
 using namespace tawpipe::literals;

@@ -22,6 +22,7 @@
 #include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
 
 namespace tawpipe::inline v0::cuda {
 

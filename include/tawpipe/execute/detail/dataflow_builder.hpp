@@ -2,6 +2,22 @@
 // Not: the result (execute/dataflow.hpp); transfers (dataflow_transfers.hpp).
 #pragma once
 
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The memory accesses of each task of `schedule`.
+/// @param only  the only rank to resolve: its messages, its computations and its updates; none: all
+/// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
+///                     are missing where it reads them, two buffers for the same purpose, a tensor-parallel part.
+/// Complexity: O(uses * ranges of a buffer + members of collectives squared).
+TAWPIPE_INLINE Dataflow resolve_dataflow(const Schedule& schedule, Rank only = none<Rank>);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,7 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/detail/dataflow_transfers.hpp"
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedule/interpret.hpp"
@@ -250,12 +265,7 @@ class DataflowBuilder {
 
 }  // namespace detail
 
-/// The memory accesses of each task of `schedule`.
-/// @param only  the only rank to resolve: its messages, its computations and its updates; none: all
-/// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
-///                     are missing where it reads them, two buffers for the same purpose, a tensor-parallel part.
-/// Complexity: O(uses * ranges of a buffer + members of collectives squared).
-inline Dataflow resolve_dataflow(const Schedule& schedule, Rank only = none<Rank>) {
+TAWPIPE_INLINE Dataflow resolve_dataflow(const Schedule& schedule, Rank only) {
   if (schedule.workload().is_abstract()) {
     throw InputError("a schedule without a model (fixed times) can be simulated, not executed; give a model");
   }
@@ -263,3 +273,4 @@ inline Dataflow resolve_dataflow(const Schedule& schedule, Rank only = none<Rank
 }
 
 }  // namespace tawpipe
+#endif

@@ -24,6 +24,7 @@
 #include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/parameter_store.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0::host {

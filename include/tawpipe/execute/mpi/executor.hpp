@@ -21,6 +21,7 @@
 #include "tawpipe/execute/mpi/clock.hpp"
 #include "tawpipe/execute/mpi/lanes.hpp"
 #include "tawpipe/schedule/describe.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
 
 namespace tawpipe::inline v0::mpi {
 

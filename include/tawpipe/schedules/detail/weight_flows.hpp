@@ -20,17 +20,6 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// The `order` field of a weight pipeline whose paper draws turns.
-template <auto order>
-auto turns_field() {
-  return option_field<order>("order", "each task when its inputs are there, or lock-step turns",
-                             "eager (paper with fixed times)");
-}
-/// Fixed times are for checking closed forms, which hold for the drawn turns.
-inline Order turns(const std::optional<Order>& order, const Workload& workload) {
-  return order.value_or(workload.is_abstract() ? Order::paper : Order::eager);
-}
-
 /// @param each  tasks of a rank and turn: the three flows cross every rank in every turn
 /// @throws InputError  if there are too many.
 inline void check_flow_tasks(std::string_view schedule, int each, const Workload& workload, int ranks) {
