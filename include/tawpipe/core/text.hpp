@@ -8,8 +8,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "tawpipe/core/compiled.hpp"
-
 namespace tawpipe::inline v0 {
 
 namespace detail {
@@ -33,7 +31,15 @@ std::string concat(const Parts&... parts) {
 /// The text with each control character replaced by '?': fit for a one-line message and a terminal,
 /// whatever a user's file or path holds. Those beyond ASCII (C1) take two bytes of UTF-8, 0xc2 and
 /// 0x80 to 0x9f.
-TAWPIPE_INLINE std::string one_line(std::string text);
+inline std::string one_line(std::string text) {
+  unsigned char before = 0;
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte >= 0x80 && byte < 0xa0)) c = '?';
+    before = byte;
+  }
+  return text;
+}
 
 /// `text` in single quotes and on one line, as messages show what a user wrote.
 inline std::string quote(std::string_view text) { return concat("'", one_line(std::string{text}), "'"); }
@@ -71,34 +77,7 @@ inline std::string_view trimmed(std::string_view text) {
 }
 
 /// The text in lower case (A to Z only).
-TAWPIPE_INLINE std::string lower_case(std::string_view text);
-
-/// Levenshtein distance. Complexity: O(|a| |b|).
-TAWPIPE_INLINE std::size_t edit_distance(std::string_view a, std::string_view b);
-
-/// The candidate closest to `name` by edit distance, whatever the case of letters, or "" when none
-/// is close enough to be meant.
-TAWPIPE_INLINE std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
-
-/// The sentence for an unknown name: what is wrong, the nearest name, and all that exist.
-TAWPIPE_INLINE std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
-
-}  // namespace tawpipe
-
-#if TAWPIPE_BODIES
-namespace tawpipe::inline v0 {
-
-TAWPIPE_INLINE std::string one_line(std::string text) {
-  unsigned char before = 0;
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte >= 0x80 && byte < 0xa0)) c = '?';
-    before = byte;
-  }
-  return text;
-}
-
-TAWPIPE_INLINE std::string lower_case(std::string_view text) {
+inline std::string lower_case(std::string_view text) {
   std::string lower{text};
   for (char& c : lower) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -106,7 +85,8 @@ TAWPIPE_INLINE std::string lower_case(std::string_view text) {
   return lower;
 }
 
-TAWPIPE_INLINE std::size_t edit_distance(std::string_view a, std::string_view b) {
+/// Levenshtein distance. Complexity: O(|a| |b|).
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -121,7 +101,9 @@ TAWPIPE_INLINE std::size_t edit_distance(std::string_view a, std::string_view b)
   return row[b.size()];
 }
 
-TAWPIPE_INLINE std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
+/// The candidate closest to `name` by edit distance, whatever the case of letters, or "" when none
+/// is close enough to be meant.
+inline std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
   for (const auto& candidate : candidates) {
@@ -134,7 +116,8 @@ TAWPIPE_INLINE std::string nearest(std::string_view name, const std::vector<std:
   return best;
 }
 
-TAWPIPE_INLINE std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
+/// The sentence for an unknown name: what is wrong, the nearest name, and all that exist.
+inline std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
   std::string message = concat("unknown ", kind, " ", quote(name));
   const auto close = nearest(name, known);
   if (close.empty()) return concat(message, "; known: ", join(known, ", "));
@@ -142,4 +125,3 @@ TAWPIPE_INLINE std::string unknown_name(std::string_view kind, std::string_view 
 }
 
 }  // namespace tawpipe
-#endif
