@@ -10,7 +10,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/peer_error.hpp"
 
 namespace tawpipe::inline v0::cuda {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tawpipe/backend/device_compute.hpp"
-#include "tawpipe/core/error.hpp"
+#include "tawpipe/execute/cuda/peer_error.hpp"
 #include "tawpipe/execute/message.hpp"
 #include "tawpipe/model/dtype.hpp"
 
@@ -85,11 +85,6 @@ concept DeviceApi = std::movable<D> &&
   { device.free_memory() } -> std::same_as<std::size_t>;  ///< bytes
   { device.drop_graphs() } -> std::same_as<void>;         ///< throws nothing
   { device.settle(double{}) } -> std::same_as<bool>;      ///< whether all streams have finished; throws nothing
-};
-
-/// A communicator has failed, possibly because of another rank.
-class PeerError : public DeviceError {
-  using DeviceError::DeviceError;
 };
 
 /// The reduction of an all-reduce.
