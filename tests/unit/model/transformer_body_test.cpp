@@ -295,15 +295,17 @@ TEST_CASE("torchtitan copies the tokens of several sequences around gathers and 
   decoder.code = LayerCode::torchtitan;
   const auto copied = [&](const Sharing& sharing, KernelPass pass, Recompute recompute, std::int64_t sequences) {
     const Workload work{decoder, Batch{.sequence = sequence, .microbatch_size = sequences, .global_batch = 4}, recompute};
+    const auto traffic = [&](const Sharing& shared) {
+      const std::vector<SharedStage> stages = share_stages(decoder, work.batch(), recompute, work.split(1), shared);
+      double bytes = 0;
+      for (const Kernel& kernel : stages[0].work.kernels) {
+        if (kernel.kind == Kernel::Kind::traffic && kernel.pass == pass) bytes += kernel.count * kernel.bytes;
+      }
+      return bytes;
+    };
     Sharing without = sharing;
     without.copies = false;
-    double bytes = 0;
-    for (const Kernel& kernel : share_stages(decoder, work.batch(), recompute, work.split(1), sharing)[0].work.kernels) {
-      if (kernel.kind == Kernel::Kind::traffic && kernel.pass == pass) bytes += kernel.count * kernel.bytes;
-    }
-    for (const Kernel& kernel : share_stages(decoder, work.batch(), recompute, work.split(1), without)[0].work.kernels) {
-      if (kernel.kind == Kernel::Kind::traffic && kernel.pass == pass) bytes -= kernel.count * kernel.bytes;
-    }
+    const double bytes = traffic(sharing) - traffic(without);
     return bytes / (2.0 * static_cast<double>(sequence) * 256);  // bytes of a number of two sequences
   };
   const Sharing four{.tensor = 4};
