@@ -1,7 +1,7 @@
 // A file of a program as all its files are, and, with OTHER_FILE, another: with TAWPIPE_COMPILED
 // both, neither, or, wrongly, one.
 // Not: two versions of the library, which may be in one program (two_versions.cpp).
-#include <tawpipe/tawpipe.hpp>
+#include <tawpipe/schedules/gpipe.hpp>
 #include <tawpipe/verify/validate.hpp>
 
 bool other_file_validates(const tawpipe::Schedule& schedule);

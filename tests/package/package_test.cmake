@@ -43,7 +43,9 @@ else()
   run("${work}/all/consumer")
 
   # A program with a signal handler of its own, which outlives a failing rank.
-  run("${compiler}" -std=c++20 "-I${work}/prefix/include" "${CMAKE_CURRENT_LIST_DIR}/survivor.cpp" -pthread -o "${work}/survivor")
+  file(GLOB archive "${work}/prefix/lib*/libtawpipe_compiled.a" "${work}/prefix/lib/*/libtawpipe_compiled.a")
+  run("${compiler}" -std=c++20 -DTAWPIPE_COMPILED "-I${work}/prefix/include" "${CMAKE_CURRENT_LIST_DIR}/survivor.cpp" ${archive}
+    -pthread -o "${work}/survivor")
   run("${work}/survivor")
 
   # Two versions in one program: the other's inline namespace has another name.
@@ -61,7 +63,6 @@ else()
   run("${work}/two_versions")
 
   # The compiled library: files that use it hold no function of it, and files that do not cannot be linked with them.
-  file(GLOB archive "${work}/prefix/lib*/libtawpipe_compiled.a" "${work}/prefix/lib/*/libtawpipe_compiled.a")
   set(mixed "${compiler}" -std=c++20 "-I${work}/prefix/include" -c "${CMAKE_CURRENT_LIST_DIR}/mixed.cpp")
   run(${mixed} -o "${work}/header_only.o")
   run(${mixed} -DTAWPIPE_COMPILED -o "${work}/compiled.o")

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <tawpipe/execute/host/executor.hpp>
-#include <tawpipe/tawpipe.hpp>
+#include <tawpipe/schedules/shipped.hpp>
 
 namespace {
 

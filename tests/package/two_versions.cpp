@@ -3,7 +3,12 @@
 // Not: two versions in one file, whose macros would meet.
 #include <exception>
 #include <string>
-#include <tawpipe/tawpipe.hpp>
+#include <tawpipe/core/error.hpp>
+#include <tawpipe/core/version.hpp>
+#include <tawpipe/cost/fixed.hpp>
+#include <tawpipe/schedules/gpipe.hpp>
+#include <tawpipe/simulate/simulate.hpp>
+#include <tawpipe/topology/cluster_builder.hpp>
 
 /// What the other file found with its version.
 struct Found {

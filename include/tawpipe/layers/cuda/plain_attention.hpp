@@ -31,8 +31,8 @@ struct HeadLayout {
 
 namespace detail {
 
-constexpr int attention_threads = 128;
-constexpr int attention_tile = 128;  ///< keys or queries that a block processes together
+inline constexpr int attention_threads = 128;
+inline constexpr int attention_tile = 128;  ///< keys or queries that a block processes together
 
 /// a . b, [size].
 template <class A, class B>
