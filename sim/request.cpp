@@ -20,17 +20,6 @@ namespace tawpipe::sim {
 
 namespace {
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  for (std::size_t end = text.find(separator); end != std::string::npos; end = text.find(separator, begin)) {
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  parts.push_back(text.substr(begin));
-  return parts;
-}
-
 double parse_fraction(const std::string& key, const std::string& text) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -75,12 +64,13 @@ Cost parse_cost(const std::string& text, double utilization) {
     if (file.empty()) throw InputError("--cost measured needs a file of tawpipe calibrate, such as measured:cost.json");
     return parse_measured_json(read_text(file, "file of measured times"), one_line(file));
   }
-  const ScheduleOptions values =
-      colon == std::string::npos || colon + 1 == text.size()
-          ? ScheduleOptions{}
-          : parse_options(split(text.substr(colon + 1), ','), kind == "fixed"     ? "forward=18522us"
-                                                              : kind == "kernels" ? "products=0.7"
-                                                                                  : "utilization=0.45");
+  ScheduleOptions values;
+  if (colon != std::string::npos && colon + 1 < text.size()) {
+    const std::vector<std::string_view> parts = split(std::string_view{text}.substr(colon + 1), ',');
+    values = parse_options({parts.begin(), parts.end()}, kind == "fixed"     ? "forward=18522us"
+                                                         : kind == "kernels" ? "products=0.7"
+                                                                             : "utilization=0.45");
+  }
   if (kind == "kernels") {
     KernelCost cost;
     // Those of a file first: what is given by name counts.

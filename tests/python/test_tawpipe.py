@@ -65,6 +65,15 @@ class Answers(unittest.TestCase):
         fast = tawpipe.simulate("1f1b", options={"overlap": True}, **SMALL)
         self.assertLessEqual(fast.makespan_s, slow.makespan_s)
 
+    def test_weights_are_gathered_in_8_bits(self):
+        def gathered(**more):
+            schedule = tawpipe.simulate("fsdp", cluster="dgx-h100", model="llama-3-8b", sequence=4096, global_batch=8,
+                                        products="fp8", **more).schedule
+            return int(schedule.task_bytes[schedule.tasks["op"] == tawpipe.OPS.index("all_gather")].sum())
+        self.assertLess(gathered(gathered_weights="products"), 0.7 * gathered())
+        with self.assertRaisesRegex(tawpipe.InputError, "products"):
+            gathered(gathered_weights="fp8")
+
     def test_lists_are_tables(self):
         self.assertIn("tawpipe", [row["name"] for row in tawpipe.schedules()])
         self.assertIn("dgx-h100", [row["name"] for row in tawpipe.clusters()])
@@ -162,12 +171,12 @@ class Arrays(unittest.TestCase):
     def test_a_million_tasks_cross_in_less_time_than_one_of_them_copied(self):
         schedule = tawpipe.simulate("1f1b", cluster="1x64", microbatches=4096, cost=FIXED).schedule
         self.assertGreater(len(schedule), 1_000_000)
-        begin = time.perf_counter()
+        begin = time.thread_time()  # of this thread's processor: others may keep it waiting
         tasks = schedule.tasks
-        crossing = time.perf_counter() - begin
-        begin = time.perf_counter()
+        crossing = time.thread_time() - begin
+        begin = time.thread_time()
         tasks.copy()
-        self.assertLess(crossing, max(time.perf_counter() - begin, 0.1))
+        self.assertLess(crossing, max(time.thread_time() - begin, 0.1))
 
 
 class Errors(unittest.TestCase):
