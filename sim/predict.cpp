@@ -2,7 +2,6 @@
 // Not: the request (request.hpp).
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/search/choose.hpp"
-#include "tawpipe/search/known_times.hpp"
 #include "tawpipe/search/what_fits.hpp"
 
 #include "request.hpp"
@@ -13,10 +12,6 @@ std::optional<FittingLayout> find_fitting_layout(const Problem& problem) {
   return tawpipe::find_fitting_layout(problem, shipped());
 }
 Prediction predict(const Problem& problem) { return tawpipe::predict(problem, shipped()); }
-Prediction predict(const Problem& problem, Schedule schedule) { return tawpipe::predict(problem, std::move(schedule)); }
-Prediction predict(const Problem& problem, Schedule schedule, const std::vector<Duration>& times) {
-  return tawpipe::predict(problem, std::move(schedule), times);
-}
 
 Chosen choose(const Problem& problem, const ScheduleChoice& choice) { return tawpipe::choose(problem, choice, shipped()); }
 

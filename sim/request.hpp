@@ -102,10 +102,6 @@ Prediction predict(const Problem& problem);
 Chosen choose(const Problem& problem, const ScheduleChoice& choice);
 /// A layout that fits if none of the problem's schedules does (search/what_fits.hpp).
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
-/// The given schedule on the problem's cluster.
-Prediction predict(const Problem& problem, Schedule schedule);
-/// The same with known times of its computations (search/known_times.hpp).
-Prediction predict(const Problem& problem, Schedule schedule, const std::vector<Duration>& times);
 
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model

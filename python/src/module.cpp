@@ -33,6 +33,7 @@
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -93,7 +94,7 @@ Prediction simulate_given(const sim::Request& request, const Schedule& schedule)
   sim::ScheduleFile file{
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
-  return sim::predict(given.problem, std::move(given.schedule));
+  return predict(given.problem, std::move(given.schedule));
 }
 
 /// What compare() found: summaries, best first, and the command's text.

@@ -24,6 +24,8 @@
 #include "tawpipe/report/chakra_import.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/schedule/expand.hpp"
+#include "tawpipe/search/known_times.hpp"
+#include "tawpipe/search/predict.hpp"
 
 namespace tawpipe::sim {
 

@@ -19,6 +19,7 @@
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/improve.hpp"
 #include "tawpipe/search/nearby_options.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/verify/validate.hpp"
 
@@ -121,7 +122,7 @@ int run_improve(const ImproveRequest& request) {
   std::vector<ImproveStep> steps = improve_options(problem, start);
   Improvement found = improve_tasks(problem, start.prediction.schedule, request.budget);
   steps.insert(steps.end(), found.steps.begin(), found.steps.end());
-  const Prediction last = sim::predict(problem, std::move(found.schedule));
+  const Prediction last = predict(problem, std::move(found.schedule));
   const Duration after = last.summary.makespan;
   const double gain = 1 - to_seconds(after) / to_seconds(before);
   const std::optional<double> bound = bound_of(problem);

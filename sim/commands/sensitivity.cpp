@@ -14,6 +14,7 @@
 #include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/changed_links.hpp"
 
@@ -43,7 +44,7 @@ Duration makespan_with(const Problem& problem, const Schedule& schedule, const C
         link.bandwidth = BytesPerSecond{link.bandwidth.value() * faster};
       }
     });
-    return sim::predict(changed, schedule).summary.makespan;
+    return predict(changed, schedule).summary.makespan;
   }
   std::vector<double> factors(schedule.tasks().size(), 1.0);
   for (std::size_t t = 0; t < factors.size(); ++t) {
@@ -146,7 +147,7 @@ int run_spread(const Request& request, int runs) {
   in_parallel(figures.size(), "repeating", [&](std::size_t i) {
     Problem one = problem;
     one.noise.seed = problem.noise.seed + i;
-    const Summary summary = sim::predict(one, base.schedule).summary;
+    const Summary summary = predict(one, base.schedule).summary;
     figures[i] = {to_seconds(summary.makespan), summary.tokens_per_device_per_second, summary.bubble.ratio,
                   summary.communication.exposed_s};
   });

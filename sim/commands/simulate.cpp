@@ -20,6 +20,8 @@
 #include "tawpipe/report/gantt.hpp"
 #include "tawpipe/report/progress.hpp"
 #include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/search/known_times.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/simulate/watch.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -210,8 +212,8 @@ int run_simulate(const Request& given) {
   if (!request.json.empty()) outputs.json.emplace(request.json);
   const Prediction prediction = with_progress([&] {
     return !file                 ? predict(problem)
-           : file->times.empty() ? sim::predict(problem, std::move(file->schedule))
-                                 : sim::predict(problem, std::move(file->schedule), file->times);
+           : file->times.empty() ? predict(problem, std::move(file->schedule))
+                                 : predict(problem, std::move(file->schedule), file->times);
   });
   const Summary& summary = prediction.summary;
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work

@@ -26,6 +26,7 @@
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/schedule_json.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/training/checkpoint_folder.hpp"
@@ -167,7 +168,7 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
     const MeasuredRun run_before{schedule, before};
     try {
       problem.cost = calibrate({&run_before, 1}, problem.cluster).cost;
-      predicted = sim::predict(problem, schedule);
+      predicted = predict(problem, schedule);
     } catch (const Error& error) {  // the run is done, and the measurement is shown nevertheless
       page.notes.push_back(concat("Not predicted: ", error.what(), "."));
     }
