@@ -57,7 +57,6 @@ TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, 
 #if TAWPIPE_BODIES
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -107,7 +106,10 @@ class Composer {
 
   Schedule build() {
     builder_.mesh(mesh_);
-    groups_.assign(static_cast<std::size_t>(logical_.groups() * copies_.count()), none<GroupId>);
+    const Schedule::Parts& parts = logical_.parts();
+    const auto copies = static_cast<std::size_t>(copies_.count());
+    groups_.assign(parts.groups.size() * copies, none<GroupId>);
+    builder_.reserve({parts.tasks.size() * copies, parts.uses.items().size() * copies, parts.buffers.size() * copies});
     add_sets();
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -54,6 +53,7 @@ class UpdateShards {
       const Task& task = logical.tasks()[t];
       if (task.op == Op::update || is_host_copy(task.op)) continue;
       for (const Use& use : logical.uses(id<TaskId>(t))) {
+        if (!cut(use.buffer)) continue;
         const ContentKind kind = logical.buffer(use.buffer).content.kind();
         const Access usual = kind == ContentKind::weights ? Access::read : Access::accumulate;
         if (!is_work(task.op) || use.access != usual) cut_[index(use.buffer)] = 0;
