@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tawpipe/analysis/calibration.hpp"
 #include "tawpipe/analysis/detail/message_fit.hpp"

@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/analysis/calibration.hpp"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -86,6 +85,7 @@ TAWPIPE_INLINE Summary summarize(const FoldedSchedule& folded, const Cluster& cl
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <span>
 #include <utility>
 
 namespace tawpipe::inline v0 {

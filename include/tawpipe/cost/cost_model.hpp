@@ -3,7 +3,6 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"

@@ -3,7 +3,6 @@
 // Not: the source of the factors (simulate/noise.hpp).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

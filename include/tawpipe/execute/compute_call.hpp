@@ -5,9 +5,7 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/backend/layer_compute.hpp"

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
@@ -54,6 +53,7 @@ TAWPIPE_INLINE RingPlan ring_plan(const Schedule& schedule, TaskId id, const Tra
 #if TAWPIPE_BODIES
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 namespace tawpipe::inline v0 {
 

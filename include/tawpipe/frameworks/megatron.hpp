@@ -3,7 +3,6 @@
 // scripts (shell_script.hpp).
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "tawpipe/frameworks/detail/megatron_skipped.hpp"
 #include "tawpipe/frameworks/setting.hpp"

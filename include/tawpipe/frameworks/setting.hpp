@@ -6,9 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>

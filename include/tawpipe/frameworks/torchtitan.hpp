@@ -2,7 +2,6 @@
 // Not: the table of settings (torchtitan_table.hpp), TOML (toml_settings.hpp).
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>

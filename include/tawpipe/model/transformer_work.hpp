@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/units.hpp"
@@ -113,6 +112,8 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <utility>
+
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/transformer_kernels.hpp"

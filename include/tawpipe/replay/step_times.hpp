@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 

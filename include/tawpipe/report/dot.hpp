@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>

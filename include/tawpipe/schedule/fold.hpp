@@ -78,7 +78,6 @@ TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Work
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
-#include <string>
 #include <utility>
 
 namespace tawpipe::inline v0 {

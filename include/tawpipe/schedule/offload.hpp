@@ -53,9 +53,7 @@ TAWPIPE_INLINE Schedule with_offload(const Schedule& schedule, const Offload& of
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"

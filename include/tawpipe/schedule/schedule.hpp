@@ -3,7 +3,6 @@
 // (schedule/schedule_builder.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -32,6 +31,8 @@ TAWPIPE_INLINE Schedule chimera(const Workload& workload, int ranks);
 }  // namespace tawpipe::schedules
 
 #if TAWPIPE_BODIES
+#include <vector>
+
 #include "tawpipe/schedules/detail/slots.hpp"
 #include "tawpipe/schedules/pipeline.hpp"
 

@@ -2,10 +2,7 @@
 // Not: any one schedule.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedules/interleaved_one_f_one_b.hpp"
@@ -24,6 +23,8 @@ TAWPIPE_INLINE Schedule looped_bfs(const Workload& workload, int ranks, int chun
 }  // namespace tawpipe::schedules
 
 #if TAWPIPE_BODIES
+#include <vector>
+
 namespace tawpipe::inline v0::schedules {
 
 TAWPIPE_INLINE PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, int chunks) {

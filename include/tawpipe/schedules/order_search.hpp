@@ -50,8 +50,6 @@ TAWPIPE_INLINE FoundOrder search_order(const OrderProblem& problem, std::int64_t
 #if TAWPIPE_BODIES
 #include <algorithm>
 #include <cstddef>
-#include <limits>
-#include <utility>
 
 #include "tawpipe/schedules/detail/order_exact.hpp"
 #include "tawpipe/schedules/detail/order_moves.hpp"

@@ -2,7 +2,6 @@
 // Not: any one pipeline's program (gpipe.hpp, one_f_one_b.hpp).
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -4,8 +4,6 @@
 // zero_bubble.hpp, ...).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,6 +64,8 @@ using SearchedChunkOptions = SearchOptions<true>;
 #if TAWPIPE_BODIES
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "tawpipe/schedules/order_search.hpp"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedules/searched_order.hpp"

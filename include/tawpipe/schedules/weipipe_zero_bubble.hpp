@@ -3,11 +3,7 @@
 // Not: WeiPipe's closed ring (schedules/weipipe.hpp).
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
@@ -89,6 +85,10 @@ TAWPIPE_INLINE Schedule weipipe_zb2(const Workload& workload, const DeviceGroups
 }  // namespace tawpipe::schedules
 
 #if TAWPIPE_BODIES
+#include <cstdint>
+#include <string>
+#include <utility>
+
 #include "tawpipe/schedules/detail/weight_flows.hpp"
 
 namespace tawpipe::inline v0::schedules {

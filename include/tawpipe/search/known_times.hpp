@@ -2,9 +2,7 @@
 // Not: times by operation, which hold for other schedules too (cost/measured.hpp).
 #pragma once
 
-#include <cstddef>
 #include <span>
-#include <utility>
 #include <variant>
 
 #include "tawpipe/core/compiled.hpp"
@@ -45,6 +43,8 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule, std
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <utility>
+
 #include "tawpipe/simulate/simulate.hpp"
 
 namespace tawpipe::inline v0 {

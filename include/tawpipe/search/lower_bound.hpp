@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>

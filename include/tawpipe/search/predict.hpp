@@ -2,7 +2,6 @@
 // Not: the problem (search/problem.hpp) nor the choice of options left open (search/choose.hpp).
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,6 +79,7 @@ class Predictor {
 
 #if TAWPIPE_BODIES
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <variant>

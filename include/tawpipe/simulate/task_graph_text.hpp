@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"

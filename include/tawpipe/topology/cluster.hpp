@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
@@ -195,6 +193,8 @@ class Cluster {
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <utility>
+
 namespace tawpipe::inline v0 {
 
 TAWPIPE_INLINE Cluster::Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric)

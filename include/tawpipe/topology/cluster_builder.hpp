@@ -3,7 +3,6 @@
 // Not: irregular nodes (topology/routing.hpp) nor named ones (topology/clusters.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -125,6 +124,8 @@ class ClusterBuilder {
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <algorithm>
+
 namespace tawpipe::inline v0 {
 
 TAWPIPE_INLINE Cluster ClusterBuilder::build() const {

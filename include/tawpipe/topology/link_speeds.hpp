@@ -3,7 +3,6 @@
 // Not: the devices themselves (topology/devices.hpp) nor the sharing of links by transfers.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 #include "tawpipe/core/units.hpp"

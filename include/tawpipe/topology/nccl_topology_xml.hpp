@@ -3,7 +3,6 @@
 // Not: NCCL's search for rings and trees over it.
 #pragma once
 
-#include <optional>
 #include <pugixml.hpp>
 #include <string>
 #include <string_view>

@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <span>
 #include <string>
 
 #include "tawpipe/core/error.hpp"

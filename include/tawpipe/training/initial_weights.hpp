@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <numbers>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "tawpipe/core/splitmix64.hpp"

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <map>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 namespace tawpipe::inline v0::detail {

@@ -10,7 +10,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <thread>
 

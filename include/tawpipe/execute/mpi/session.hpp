@@ -3,9 +3,7 @@
 // Not: a schedule's execution (execute/mpi/executor.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>

@@ -2,12 +2,9 @@
 // Not: the choice of messages (execute/ring_plan.hpp), nor its start (execute/mpi/executor.hpp).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/execute/dataflow.hpp"

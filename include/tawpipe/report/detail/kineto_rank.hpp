@@ -9,7 +9,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
