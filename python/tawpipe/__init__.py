@@ -240,8 +240,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         InputError: For anything missing or impossible.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
-    request.gathered_weights = gathered_weights
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
+                       gathered_weights)
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
 
@@ -264,9 +264,9 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         ScheduleError: For a schedule that cannot run.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
+                       gathered_weights)
     request.fold = fold
-    request.gathered_weights = gathered_weights
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
@@ -305,9 +305,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     """
     flags = _core.PlanFlags()
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
-                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
+                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights)
     base.layout = layout
-    base.gathered_weights = gathered_weights
     base.loss_dtype = loss_dtype
     given = []
     for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
@@ -379,7 +378,8 @@ def doctor(*dumps: str | os.PathLike) -> Diagnosis:
 
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products="") -> _core.Request:
+             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products="",
+             gathered_weights="") -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
@@ -394,6 +394,7 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.recompute = recompute
     request.offload = offload
     request.products = products
+    request.gathered_weights = gathered_weights
     request.usable_memory = usable_memory
     request.cost = cost
     request.hold_sms = hold_sms
