@@ -92,9 +92,17 @@ TodayFile read_today(PlanFlags& flags) {
     throw InputError("--cluster is missing: --today needs to know the number of devices");
   const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster);
   const std::string text = read_text(flags.today, "file of settings", 16);
-  const int layers = base.model_value ? base.model_value->layers : base.model.empty() ? 0 : resolve_model(base.model).layers;
+  if (flags.tokens > 0) {
+    base.global_batch = batch_of_tokens(flags);
+    flags.tokens = 0;
+  }
+  const GivenJob given{.layers = base.model_value     ? base.model_value->layers
+                                 : base.model.empty() ? 0
+                                                      : resolve_model(base.model).layers,
+                       .global_batch = base.global_batch,
+                       .microbatch = to_number<std::int64_t>(base.microbatch).value_or(0)};
   TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
-  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), layers);
+  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), given);
   FrameworkJob& job = file.job;
   const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
     if (given > 0 && said > 0 && given != said) {
@@ -103,10 +111,6 @@ TodayFile read_today(PlanFlags& flags) {
     if (given == 0) given = said;
   };
   agree("--sequence", base.sequence, job.sequence);
-  if (flags.tokens > 0) {
-    base.global_batch = batch_of_tokens(flags);
-    flags.tokens = 0;
-  }
   agree("--global-batch", base.global_batch, job.global_batch);
   take_model(flags, job);
   if (!job.recompute) {

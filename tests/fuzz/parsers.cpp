@@ -176,11 +176,11 @@ void safetensors(std::string_view text) {
 
 /// What reads and can run is written, and reads as the same again.
 void framework(Framework which, std::string_view text) {
-  FrameworkJob job = read_job(which, text, "fuzz", 16, 8);
+  FrameworkJob job = read_job(which, text, "fuzz", 16, {.layers = 8});
   if (!job.model) return;
   if (!job.recompute) job.recompute = Recompute::none;
   if (job.sequence == 0 || !cannot_run(which, job).empty()) return;
-  const FrameworkJob again = read_job(which, write_job(which, job), "written", 16, 8);
+  const FrameworkJob again = read_job(which, write_job(which, job), "written", 16, {.layers = 8});
   const auto same = [](const Mesh& a, const Mesh& b) {
     return a.tensor == b.tensor && a.context == b.context && a.data == b.data && detail::places_of(a) == detail::places_of(b);
   };

@@ -129,7 +129,7 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
         CHECK(job.offload == layout.offload.value_or(request.problem.offload));
         const std::string text = write_job(framework, job, {"a comment", "another: 'x' \"y\""});
         CAPTURE(text);
-        FrameworkJob back = read_job(framework, text, "written", devices, request.problem.model->layers);
+        FrameworkJob back = read_job(framework, text, "written", devices, {.layers = request.problem.model->layers});
         if (!back.recompute) back.recompute = job.recompute;  // DeepSpeed's file does not say it
         if (framework == Framework::torchtitan && job.dtype == Dtype::f16) job.dtype = Dtype::bf16;  // as large and as fast
         if (framework == Framework::deepspeed) back.edges_count_as_layers = job.edges_count_as_layers;

@@ -75,11 +75,36 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
   return table;
 }
 
-/// The job that DeepSpeed's settings describe, on that many devices. @throws InputError  naming
-/// setting, line and what would be right
-inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices) {
-  ReadSettings<DeepspeedSettings> read = read_settings(deepspeed_table(), json_settings(text, source));
-  const DeepspeedSettings& s = read.values;
+namespace detail {
+
+/// Takes out the settings that are "auto": the program fills them in.
+/// Source: huggingface/transformers, integrations/deepspeed.py, trainer_config_process.
+/// @return  their names
+inline std::vector<std::string> take_auto(SettingsText& text) {
+  std::vector<std::string> names;
+  std::erase_if(text.settings, [&](const Setting& setting) {
+    const bool is_auto = setting.values == std::vector<std::string>{"auto"};
+    if (is_auto) names.push_back(setting.name);
+    return is_auto;
+  });
+  return names;
+}
+
+}  // namespace detail
+
+/// The job that DeepSpeed's settings describe, on that many devices.
+/// @param given  taken where the settings are "auto"
+/// @throws InputError  naming setting, line and what would be right
+inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
+  SettingsText settings = json_settings(text, source);
+  const std::vector<std::string> filled_in = detail::take_auto(settings);
+  const auto is_auto = [&](std::string_view name) {
+    return std::find(filled_in.begin(), filled_in.end(), name) != filled_in.end();
+  };
+  ReadSettings<DeepspeedSettings> read = read_settings(deepspeed_table(), std::move(settings));
+  DeepspeedSettings& s = read.values;
+  if (is_auto("train_micro_batch_size_per_gpu")) s.microbatch = given.microbatch;
+  if (is_auto("train_batch_size")) s.batch = given.global_batch;
   FrameworkJob job;
   job.model_lacks = "the model, which is the program's";
   for (const auto& [name, value] : {std::pair{"train_batch_size", s.batch},
@@ -103,8 +128,14 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   job.tensor_overlap = s.tensor_overlap;
   job.offload.optimizer = s.optimizer_device == "cpu";
   if (s.bf16 && s.fp16) read.fail("fp16.enabled", "not with bf16.enabled");
-  job.dtype = s.bf16 ? Dtype::bf16 : s.fp16 ? Dtype::f16 : Dtype::f32;
-  job.gradient_bytes = s.accumulated == "fp32" || (!s.bf16 && !s.fp16) ? 4 : 2;
+  const bool any_dtype = !s.bf16 && !s.fp16 && (is_auto("bf16.enabled") || is_auto("fp16.enabled"));
+  if (any_dtype) {
+    read.notes.push_back(
+        concat(source, ": bf16.enabled and fp16.enabled are left to the program; simulated in the model's numbers"));
+  } else {
+    job.dtype = s.bf16 ? Dtype::bf16 : s.fp16 ? Dtype::f16 : Dtype::f32;
+  }
+  job.gradient_bytes = s.accumulated == "fp32" || job.dtype == Dtype::f32 ? 4 : 2;
   for (const auto& [name, set] :
        {std::pair{"bf16.bf16_master_weights_and_grads", s.bf16_master}, {"fp16.fp16_master_weights_and_grads", s.fp16_master}}) {
     if (!set) continue;
@@ -118,6 +149,9 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   std::int64_t batch = s.batch;
   if (microbatch > 0 && batch == 0) batch = microbatch * data * std::max<std::int64_t>(1, s.accumulation);
   if (batch > 0 && microbatch == 0) microbatch = batch / data / std::max<std::int64_t>(1, s.accumulation);
+  if ((batch < 1 || microbatch < 1) && (is_auto("train_batch_size") || is_auto("train_micro_batch_size_per_gpu"))) {
+    read.fail("train_batch_size", "what is \"auto\" is filled in by the program; give --global-batch and --microbatch");
+  }
   if (batch < 1 || microbatch < 1) {
     read.fail("train_batch_size",
               "two of train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps are needed");

@@ -17,6 +17,13 @@
 
 namespace tawpipe::inline v0 {
 
+/// What is given in addition to a framework's settings; 0: nothing.
+struct GivenJob {
+  int layers = 0;  ///< of the model
+  std::int64_t global_batch = 0;
+  std::int64_t microbatch = 0;
+};
+
 /// One way to train, complete except for what the framework's settings cannot express.
 struct FrameworkJob {
   Mesh mesh = {};  ///< over all devices

@@ -53,16 +53,16 @@ inline Framework framework_of(std::string_view text, std::string_view path) {
 }
 
 /// The job that a framework's settings describe, on that many devices.
-/// @param layers  of the model that is given in addition to the text; 0: none
 /// @throws InputError  naming the setting, its line and what would be right
-inline FrameworkJob read_job(Framework framework, std::string_view text, std::string_view source, int devices, int layers = 0) {
+inline FrameworkJob read_job(Framework framework, std::string_view text, std::string_view source, int devices,
+                             const GivenJob& given = {}) {
   switch (framework) {
     case Framework::megatron:
       return megatron_job(text, source, devices);
     case Framework::torchtitan:
-      return torchtitan_job(text, source, devices, layers);
+      return torchtitan_job(text, source, devices, given.layers);
     case Framework::deepspeed:
-      return deepspeed_job(text, source, devices);
+      return deepspeed_job(text, source, devices, given);
   }
   return {};  // unreachable
 }

@@ -144,7 +144,6 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
       .skipped = detail::megatron_skipped,
       .renamed = {{"--model-parallel-size", "--tensor-model-parallel-size"},
                   {"--batch-size", "--micro-batch-size"},
-                  {"--checkpoint-activations", "--recompute-activations"},
                   {"--encoder-seq-length", "--seq-length"},
                   {"--encoder-num-layers", "--num-layers"}}};
   return table;

@@ -63,7 +63,7 @@ struct SettingsTable {
   std::vector<SettingField<Settings>> fields;
   std::vector<ForeignSetting> foreign;
   std::string_view skipped;  ///< names that do not affect the layout, separated by spaces; "job.*" for a whole section
-  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and its new name
+  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and what means the same now
 };
 
 /// Settings as read: their values, and the line of each.
@@ -109,11 +109,21 @@ class SettingsReader {
   SettingsReader(const SettingsTable<Settings>& table, SettingsText text) : table_{table}, read_{{}, std::move(text), {}} {}
 
   ReadSettings<Settings> read() {
-    for (const Setting& setting : read_.text.settings) take(setting);
+    for (Setting& setting : read_.text.settings) {
+      take_new_name(setting);
+      take(setting);
+    }
     return std::move(read_);
   }
 
  private:
+  void take_new_name(Setting& setting) {
+    for (const auto& [old, now] : table_.renamed) {
+      if (old != setting.name) continue;
+      setting.name = now;
+      read_.note(now, concat("read from its old name, ", old));
+    }
+  }
   void take(const Setting& setting) {
     for (const SettingField<Settings>& field : table_.fields) {
       if (field.name != setting.name) continue;
@@ -129,9 +139,6 @@ class SettingsReader {
       if (foreign.refused) fail(setting, foreign.why);
       read_.note(setting.name, foreign.why);
       return;
-    }
-    for (const auto& [old, now] : table_.renamed) {
-      if (old == setting.name) fail(setting, concat("an old name; it is ", now, " now"));
     }
     if (among(setting.name, table_.skipped)) return;
     const std::string named = setting.name.substr(0, 60);

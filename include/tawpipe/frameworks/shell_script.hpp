@@ -13,18 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/frameworks/detail/shell_conditions.hpp"
 #include "tawpipe/frameworks/setting.hpp"
 
 namespace tawpipe::inline v0 {
 
 namespace detail {
-
-/// A word of a script, with its variables expanded.
-struct ShellWord {
-  std::string text;
-  int line = 0;
-  std::string unknown = {};  ///< "$NAME", if a part of it is unknown
-};
 
 /// Reads a script from beginning to end, and keeps the words of each command.
 class ShellScript {
@@ -70,30 +64,39 @@ class ShellScript {
 
   void read_command() {
     std::vector<ShellWord> words;
+    bool assigned = false;
     for (;;) {
       skip(false);
       if (at_ >= text_.size() || std::string_view{"\n;&|()"}.find(peek()) != std::string_view::npos) break;
       const bool may_assign = words.empty() || words.front().text == "export" || words.front().text == "local" ||
                               words.front().text == "declare" || words.front().text == "readonly";
-      if (may_assign && read_assignment()) continue;
+      if (may_assign && read_assignment()) {
+        assigned = true;
+        continue;
+      }
       if (is_redirection()) {
         read_redirection();
         continue;
       }
       for (ShellWord& word : read_word()) words.push_back(std::move(word));
-      take_keyword(words);
+      if (words.size() != 1 || !among(words.front().text, keywords)) continue;
+      conditions_.take_keyword(words.front().text);
+      if (words.front().text != "case" && words.front().text != "for") words.clear();
     }
-    if (at_ < text_.size()) next();
-    if (!words.empty()) commands_.push_back(std::move(words));
+    const bool runs = conditions_.run() != false;
+    conditions_.end_command(words, assigned, read_join());
+    if (!words.empty() && runs) commands_.push_back(std::move(words));
   }
 
-  /// Conditions and loops: variables set in them are known only at run time.
-  void take_keyword(std::vector<ShellWord>& words) {
-    if (words.size() != 1) return;
-    const std::string& word = words.front().text;
-    if (among(word, "if case for while until {")) ++depth_;
-    if (among(word, "fi esac done }") && depth_ > 0) --depth_;
-    if (among(word, "then else elif do if while until { } fi done time exec")) words.clear();
+  /// What ends a command: `&&`, `||`, or one character.
+  ShellJoin read_join() {
+    if (at_ >= text_.size()) return ShellJoin::none;
+    const char c = next();
+    const bool twice = peek() == c;
+    if (twice && (c == '&' || c == '|')) next();
+    if (c == '&') return twice ? ShellJoin::and_then : ShellJoin::none;
+    if (c == '|') return twice ? ShellJoin::or_else : ShellJoin::other;
+    return c == '(' || c == ')' ? ShellJoin::other : ShellJoin::none;
   }
 
   /// `>`, `<` or `2>`.
@@ -145,7 +148,9 @@ class ShellScript {
       for (const ShellWord& word : read_word()) split_lines(word, words);
       in_text_ = false;
     }
-    if (depth_ > 0) words = {{concat("$", name), line, concat("$", name, ", set under a condition in line ", line, ",")}};
+    const std::optional<bool> runs = conditions_.run();
+    if (runs == false) return true;
+    if (!runs) words = {{concat("$", name), line, concat("$", name, ", set under a condition in line ", line, ",")}};
     Variable& variable = variables_[name];
     if (!appended) variable.words.clear();
     values_.push_back(words);
@@ -289,9 +294,13 @@ class ShellScript {
     }
     const auto found = variables_.find(name);
     std::vector<ShellWord> value;
+    const auto take = [&](const ShellWord& each) {
+      if (several && !quoted && each.unknown.empty()) return split_lines(each, value);
+      value.push_back(each);
+    };
     if (found != variables_.end() &&
         (rest.empty() || rest.starts_with(":-") || rest.starts_with("-") || rest.starts_with(":="))) {
-      value = found->second.words;
+      for (const ShellWord& each : found->second.words) take(each);
     } else if (rest.starts_with(":-") || rest.starts_with(":=") || rest.starts_with("-")) {
       split_lines({std::string{rest.substr(rest[0] == ':' ? 2 : 1)}, line, {}}, value);
       for (ShellWord& each : value) {
@@ -367,7 +376,8 @@ class ShellScript {
   std::string source_;
   std::size_t at_ = 0;
   int line_ = 1;
-  int depth_ = 0;  ///< of conditions, loops and functions
+  static constexpr std::string_view keywords = "if then elif else fi case esac for while until do done { } time exec";
+  ShellConditions conditions_;
   static constexpr std::size_t most_filled_in = 1 << 22;
   std::size_t filled_in_ = 0;  ///< bytes expanded from variables
   bool in_text_ = false;       ///< in the value of NAME=...: one text, with its lines

@@ -102,7 +102,7 @@ inline void read_torchtitan_float8(ReadSettings<TorchtitanSettings>& read, Frame
   bool converted = false;
   for (const std::string_view converter : split(s.converters, ' ')) {
     if (converter.empty()) continue;
-    if (converter == "quantize.linear.float8") {
+    if (converter == "quantize.linear.float8" || converter == "float8") {  // the latter until 0.2
       converted = true;
     } else {
       read.note("model.converters", concat(converter, " is not modelled; simulated with products in 16 bits"));

@@ -54,7 +54,8 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                  {"model.flavor", &S::flavor},
                  {"model.converters",
                   &S::converters,
-                  {"quantize.linear.float8", "quantize.linear.mx", "quantize.grouped_mm.float8", "quantize.grouped_mm.mx"},
+                  {"quantize.linear.float8", "float8", "mx", "quantize.linear.mx", "quantize.grouped_mm.float8",
+                   "quantize.grouped_mm.mx"},
                   true},
                  {"training.local_batch_size", &S::local_batch},
                  {"training.global_batch_size", &S::global_batch},
@@ -81,7 +82,11 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                  {"quantize.linear.float8.enable_fsdp_float8_all_gather", &S::float8_gathers},
                  {"quantize.linear.float8.recipe_name", &S::float8_recipe, {"tensorwise", "rowwise", "rowwise_with_gw_hp"}},
                  {"quantize.linear.float8.filter_fqns", &S::float8_kept, {}, true}},
-      .foreign = {{"parallelism.expert_parallel_degree", "1", experts},
+      .foreign = {{"experimental.pipeline_parallel_microbatches", "",
+                   "an old setting; it is parallelism.pipeline_parallel_microbatch_size now, in sequences"},
+                  {"float8.enable_float8_linear", "false",
+                   "an old setting; it is model.converters = [\"quantize.linear.float8\"] now"},
+                  {"parallelism.expert_parallel_degree", "1", experts},
                   {"parallelism.expert_tensor_parallel_degree", "1", experts},
                   {"parallelism.module_fqns_per_model_part", "[]", cut},
                   {"parallelism.pipeline_parallel_split_points", "[]", cut},
@@ -96,7 +101,7 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
           "model.hf_assets_path model.tokenizer_path "
           "model.print_after_conversion training.dataset training.dataset_path training.max_norm training.steps "
           "training.mixed_precision_reduce training.gc_freq training.gc_debug training.dataloader.* training.seed "
-          "training.deterministic training.compile parallelism.enable_compiled_autograd "
+          "training.deterministic training.warmup_steps dataset.* model.norm_type parallelism.enable_compiled_autograd "
           "parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_expert_parallel_overlap "
           "parallelism.expert_parallel_comm_backend activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
           "activation_checkpoint.early_stop activation_checkpoint.memory_budget activation_checkpoint.preserve_rng_state "
@@ -108,13 +113,13 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
           {"float8.recipe_name", "quantize.linear.float8.recipe_name"},
           {"float8.filter_fqns", "quantize.linear.float8.filter_fqns"},
           {"training.batch_size", "training.local_batch_size"},
+          {"training.compile", "compile.enable"},
           {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
           {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
           {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"},
           {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
           {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
           {"experimental.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule"},
-          {"experimental.pipeline_parallel_microbatches", "parallelism.pipeline_parallel_microbatch_size"},
           {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
           {"experimental.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"}}};
   return table;

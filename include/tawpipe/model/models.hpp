@@ -101,6 +101,14 @@ inline Transformer tied_llama_3(std::string_view name, int layers, int hidden, i
 inline Transformer qwen_25(std::string_view name, int layers, int hidden, int heads, int kv_heads, int intermediate) {
   return decoder(name, Dtype::bf16, layers, hidden, heads, kv_heads, intermediate, 152064);
 }
+/// GPT-3 with Megatron-LM's padded vocabulary: no gate, a tied matrix; biases and learned positions
+/// are left out (Transformer).
+inline Transformer gpt_3(std::string_view name, int layers, int hidden, int heads) {
+  Transformer model = decoder(name, Dtype::bf16, layers, hidden, heads, heads, 4 * hidden, 51200);
+  model.gated = false;
+  model.tied = true;
+  return model;
+}
 /// Qwen3: heads of 128, whatever the hidden size.
 inline Transformer qwen_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
   Transformer model = decoder(name, Dtype::bf16, layers, hidden, heads, 8, intermediate, 151936);
@@ -130,6 +138,7 @@ inline constexpr std::string_view llama_2_source =
 inline constexpr std::string_view llama_3_source =
     "Grattafiori et al. 2024, Llama 3, arXiv:2407.21783, table 3, and its published config.json";
 inline constexpr std::string_view llama_32_source = "Meta, Llama 3.2, its published config.json";
+inline constexpr std::string_view gpt_3_source = "Brown et al. 2020, GPT-3, arXiv:2005.14165, table 2.1";
 inline constexpr std::string_view mistral_source = "Jiang et al. 2023, Mistral 7B, arXiv:2310.06825, table 1";
 inline constexpr std::string_view qwen_25_source = "Qwen Team 2024, Qwen2.5, arXiv:2412.15115, and its published config.json";
 inline constexpr std::string_view qwen_3_source = "Qwen Team 2025, Qwen3, arXiv:2505.09388, and its published config.json";
@@ -152,6 +161,7 @@ inline constexpr ModelPreset presets[] = {
      [] { return tied_llama_3("llama-3.2-1b", 16, 2048, 32, 8192); }},
     {"llama-3.2-3b", "3.2 billion parameters, 8 key-value heads, tied", llama_32_source,
      [] { return tied_llama_3("llama-3.2-3b", 28, 3072, 24, 8192); }},
+    {"gpt-3-175b", "175 billion parameters, no gate, tied", gpt_3_source, [] { return gpt_3("gpt-3-175b", 96, 12288, 96); }},
     {"mistral-7b", "7.2 billion parameters, 8 key-value heads", mistral_source,
      [] { return decoder("mistral-7b", Dtype::bf16, 32, 4096, 32, 8, 14336, 32000); }},
     {"qwen2.5-7b", "7.6 billion parameters, 4 key-value heads", qwen_25_source,

@@ -99,8 +99,6 @@ TEST_CASE("torchtitan: products in 8 bits, gathers of their weights, and trainin
   CHECK(torchtitan_job(start, "job.toml", 16, 0).notes.size() == plain.notes.size() + 1);  // the output matrix too
   CHECK(torchtitan_refusal(start + kept + "recipe_name = 'rowwise'\nenable_fsdp_float8_all_gather = true\n")
             .find("line 8: quantize.linear.float8.enable_fsdp_float8_all_gather: needs one scale a tensor") != std::string::npos);
-  CHECK(torchtitan_refusal("[float8]\nrecipe_name = 'rowwise'\n").find("it is quantize.linear.float8.recipe_name now") !=
-        std::string::npos);
 
   const Problem base{.cluster = support::cluster(16, 2), .model = models::named("llama-3-8b"), .sequence = 4096};
   const std::string unnamed = "[model]\nconverters = [\"quantize.linear.float8\"]\n" + kept;
@@ -151,7 +149,6 @@ TEST_CASE("torchtitan: a wrong setting is named with its line and what would be 
   CHECK(torchtitan_refusal("[parallelism]\ntensor_paralel_degree = 2\n") ==
         "job.toml, line 2: unknown torchtitan setting 'parallelism.tensor_paralel_degree'; did you mean "
         "'parallelism.tensor_parallel_degree'?");
-  CHECK(torchtitan_refusal("[training]\nbatch_size = 2\n").find("it is training.local_batch_size now") != std::string::npos);
   CHECK(torchtitan_refusal("[parallelism]\ndata_parallel_shard_degree = 4\n").find("4 is not what the others leave") !=
         std::string::npos);
   CHECK(torchtitan_refusal("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = '1FB1'\n")
@@ -204,7 +201,7 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
   CHECK(wide.parameter_bytes.weight == 4);
   CHECK(wide.parameter_bytes.optimizer == 8);
 
-  CHECK(deepspeed_refusal("{\n\"train_batch_size\": \"auto\",\n\"bf16\": {}}")
+  CHECK(deepspeed_refusal("{\n\"train_batch_size\": \"many\",\n\"bf16\": {}}")
             .find("ds.json, line 2: train_batch_size: expected a whole number") == 0);
   CHECK(deepspeed_refusal("{\"train_batch_size\": 32,\n\"zero_optimisation\": {\"stage\": 2}}")
             .find("line 2: unknown DeepSpeed setting 'zero_optimisation.stage'; did you mean 'zero_optimization.stage'?") !=
@@ -221,6 +218,38 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
   CHECK(deepspeed_refusal("{\"train_batch_size\": 32, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}")
             .find("fp16.enabled: not with bf16.enabled") != std::string::npos);
   CHECK(deepspeed_refusal("{\"train_batch_size\": 30}").find("30 sequences are no multiple") != std::string::npos);
+}
+
+TEST_CASE("DeepSpeed: what its program fills in is taken from what is given beside the file") {
+  const std::string text =
+      "{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": "
+      "\"auto\",\n"
+      "\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\"}, \"optimizer\": {\"params\": {\"lr\": \"auto\"}},\n"
+      "\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"auto\"}}";
+  const FrameworkJob job = deepspeed_job(text, "ds.json", 16, {.global_batch = 64, .microbatch = 2});
+  CHECK(job.global_batch == 64);
+  CHECK(job.microbatch_size == 2);
+  CHECK_FALSE(job.dtype);
+  CHECK(job.gradient_bytes == 2);
+  REQUIRE(job.notes.size() == 1);
+  CHECK(job.notes[0] == "ds.json: bf16.enabled and fp16.enabled are left to the program; simulated in the model's numbers");
+  CHECK(deepspeed_refusal(text).find("what is \"auto\" is filled in by the program; give --global-batch and --microbatch") !=
+        std::string::npos);
+}
+
+TEST_CASE("torchtitan: settings of older releases are read, with a note") {
+  const FrameworkJob job = torchtitan_job(
+      "[model]\nname = \"llama3\"\nflavor = \"70B\"\nconverters = \"float8\"\n[training]\nbatch_size = 2\nseq_len = 8192\n"
+      "compile = true\n[parallelism]\ntensor_parallel_degree = 8\n[activation_checkpoint]\nmode = 'full'\n"
+      "[float8]\nenable_fsdp_float8_all_gather = true\nfilter_fqns = \"output\"\n",
+      "job.toml", 64, 0);
+  CHECK(job.microbatch_size == 2);
+  CHECK(job.products == ProductFormat::fp8);
+  CHECK(job.narrow_gathers);
+  REQUIRE(job.notes.size() == 4);
+  CHECK(job.notes[0] == "job.toml, line 6: training.local_batch_size: read from its old name, training.batch_size");
+  CHECK(torchtitan_refusal("[experimental]\npipeline_parallel_microbatches = 8\n")
+            .find("it is parallelism.pipeline_parallel_microbatch_size now, in sequences") != std::string::npos);
 }
 
 TEST_CASE("whose settings a file holds") {

@@ -75,12 +75,44 @@ TEST_CASE("a file of flags, one line each or in arrays, needs no command") {
   CHECK(listed(flags_of("A=(\n --micro-batch-size 2\n)\nB=(--swiglu)\n")) == "2: --micro-batch-size 2\n4: --swiglu\n");
 }
 
+TEST_CASE("conditions on values that the script sets are decided") {
+  const std::string command = "pretrain_gpt.py --num-layers 4 ${A[@]} $B\n";
+  const auto with = [&](const std::string& before) { return listed(flags_of("D=fp8; N=2; E=; B=\n" + before + command)); };
+  const std::string layers = "5: --num-layers 4\n";
+  CHECK(with("if [[ \"$D\" == \"fp8\" ]]; then\n A=(--bf16)\nfi\n") == "5: --num-layers 4\n3: --bf16\n");
+  CHECK(with("if [ $D != fp8 ]; then\n A=(--bf16); else A=(--swiglu)\nfi\n") == "5: --num-layers 4\n3: --swiglu\n");
+  CHECK(with("if [[ $D = x ]]; then\n A=(--bf16)\nelif [ $N -gt 1 ]; then A=(--swiglu); else A=(--x); fi\n\n") ==
+        "6: --num-layers 4\n4: --swiglu\n");
+  CHECK(with("if [[ $D == x ]] || [[ -z \"$E\" ]]; then A=(--bf16); fi\n\n\n") == layers + "2: --bf16\n");
+  CHECK(with("if [[ $D == x ]] && [[ -z \"$E\" ]]; then A=(--bf16); else B=--swiglu; A=(); fi\n\n\n") ==
+        layers + "2: --swiglu\n");
+  CHECK(with("[ -n \"$E\" ] && B=--x\n[ -z \"$E\" ] && B=--bf16 || B=--x\nA=()\n") == layers + "3: --bf16\n");
+  CHECK(with("if ! true; then A=(--x); fi\nif ! [ $N -eq 3 ]; then A=(--bf16); fi\n\n") == layers + "3: --bf16\n");
+  // What cannot be decided: a variable that is not set, a pattern, arithmetic, a subshell, a call.
+  for (const char* test :
+       {"[ $X = 1 ]", "[[ $D == f* ]]", "(( N > 1 ))", "[[ $D == fp8 && $N == 2 ]]", "nvidia-smi", "[ -f x ]", "true | false"}) {
+    CAPTURE(test);
+    CHECK(refusal(concat("D=fp8; N=2\nif ", test, "; then\n A=(--bf16)\nfi\n", "pretrain_gpt.py --num-layers 4 ${A[@]}\n"))
+              .find("$A, set under a condition in line 3") != std::string::npos);
+  }
+  CHECK(refusal("mkdir x || TP=3\npretrain_gpt.py --tensor-model-parallel-size $TP\n").find("under a condition") !=
+        std::string::npos);
+  CHECK(refusal("mkdir x && TP=2\npretrain_gpt.py --tensor-model-parallel-size $TP\n").empty());
+}
+
+TEST_CASE("an unquoted array's words are split at spaces, as bash does") {
+  CHECK(listed(flags_of("A=(\"--fp8-format hybrid\" \"--bf16\")\npretrain_gpt.py ${A[@]} --num-layers 4\n")) ==
+        "1: --fp8-format hybrid\n1: --bf16\n2: --num-layers 4\n");
+  CHECK(refusal("A=(\"--fp8-format hybrid\")\npretrain_gpt.py --num-layers 4 \"${A[@]}\"\n").find("'--fp8-format hybrid'") !=
+        std::string::npos);
+}
+
 TEST_CASE("what only a run could tell is an error where it may matter") {
   CHECK(refusal("pretrain_gpt.py --num-layers $LAYERS\n") ==
         "run.sh, line 1: --num-layers: $LAYERS is not set in this file; write its value, or set it before");
   CHECK(refusal("pretrain_gpt.py --num-layers 4 \\\n --micro-batch-size `nproc`\n").find("line 2: --micro-batch-size: `...`") !=
         std::string::npos);
-  CHECK(refusal("if true; then\n TP=2\nfi\npretrain_gpt.py --tensor-model-parallel-size $TP\n")
+  CHECK(refusal("if nvidia-smi; then\n TP=2\nfi\npretrain_gpt.py --tensor-model-parallel-size $TP\n")
             .find("$TP, set under a condition in line 2, is not set") != std::string::npos);
   CHECK(refusal("pretrain_gpt.py --num-layers 4 ${EXTRA[@]}\n").find("${EXTRA[@]} is not set in this file and may hold flags") !=
         std::string::npos);

@@ -26,6 +26,10 @@ TEST_CASE("published models have their published numbers of parameters") {
   CHECK(models::named("llama-3.2-1b").parameters() == 1'235'814'400);
   CHECK(models::named("llama-3.2-3b").parameters() == 3'212'749'824);
   CHECK(models::named("mistral-7b").parameters() == 7'241'732'096);
+  // 174.6 billion with 2,048 learned positions, and biases and norms' offsets: 4 of 4H, H and 3H, H
+  // in a layer and two of H; its vocabulary of 50,257 is padded.
+  CHECK(models::named("gpt-3-175b").parameters() + 12288 * (2048 + 96 * (4 + 1 + 3 + 1 + 2) + 1 - (51200 - 50257)) ==
+        174'604'259'328);
   // Without what is not modelled: biases of query, key and value (Qwen2.5), norms of a head's query
   // and key (Qwen3).
   CHECK(models::named("qwen2.5-7b").parameters() + 28 * (3584 + 2 * 512) == 7'615'616'512);
@@ -71,7 +75,7 @@ TEST_CASE("every preset is possible, has its own name and says where it comes fr
     CHECK((model.utilization == 0) == model.utilization_source.empty());
     CHECK(models::named(preset.name).parameters() == model.parameters());
   }
-  CHECK(names.size() == 19);
+  CHECK(names.size() == 20);
 }
 
 TEST_CASE("any llama-LxH is a model of that family") {
@@ -115,7 +119,7 @@ TEST_CASE("an unknown name is refused with the nearest preset, all presets and t
   CHECK_THROWS_WITH_AS(models::named("llama-3-80b"),
                        "unknown model 'llama-3-80b'; did you mean 'llama-3-8b'? Known: llama-48x1024, llama-48x2048, "
                        "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
-                       "llama-3.2-1b, llama-3.2-3b, mistral-7b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, "
+                       "llama-3.2-1b, llama-3.2-3b, gpt-3-175b, mistral-7b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, "
                        "qwen3-8b, qwen3-14b, qwen3-32b, or any llama-LxH such as llama-24x512",
                        InputError);
   for (const char* wrong : {"", "llama", "llama-", "llama-x", "llama-2x", "llama-x2", "llama-2x-5", "llama-+2x512",

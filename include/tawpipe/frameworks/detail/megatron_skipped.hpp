@@ -27,6 +27,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--heterogeneous-layers-config-path", "", layers},
       {"--heterogeneous-layers-config-encoded-json", "", layers},
       {"--retro-add-retriever", "", layers},
+      {"--checkpoint-activations", "", "an old flag; it is --recompute-granularity full --recompute-method uniform now"},
       {"--decoder-num-layers", "", layers},
       {"--decoder-seq-length", "", layers},
       {"--decoder-first-pipeline-num-layers", "", unequal},
