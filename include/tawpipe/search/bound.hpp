@@ -13,6 +13,7 @@
 
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/model/transformer_work.hpp"
+#include "tawpipe/search/detail/node_cuts.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::inline v0 {
@@ -37,7 +38,7 @@ struct BoundDevice {
 /// A cut of the cluster: some devices on one side, all others on the other, and the links between
 /// them.
 struct BoundCut {
-  std::string side;        ///< "node 2" or "device 5"
+  std::string side;        ///< "node 2", "nodes 4 to 7" or "device 5"
   double bytes_per_s = 0;  ///< over all links of the cut, both directions together
   double part_s = 0;       ///< time of this side's devices for all the work
   double rest_s = 0;       ///< time of the others
@@ -56,7 +57,9 @@ struct TrainingBound {
   double usable = 0;     ///< bytes
   BoundWork work;
   std::vector<BoundDevice> devices;  ///< each kind
-  std::vector<BoundCut> cuts;        ///< each kind of node and of device, as far as they are connected to others
+  /// Each kind of node and of device, as far as they are connected to others, and sets of nodes that
+  /// share a link of the network, or that have less bandwidth than others.
+  std::vector<BoundCut> cuts;
 
   /// "computation", or the cut that gives the bound.
   std::string limit() const {
@@ -214,7 +217,7 @@ inline double device_bandwidth(const NodeType& type, std::size_t device, bool le
 /// sequence at a time can be spread over all devices, so memory that holds the model's states never
 /// requires it.
 /// @throws InputError  without a model and a global batch, or for given or measured times.
-/// Complexity: O(devices).
+/// Complexity: O(devices), and with a fabric O(nodes^2).
 inline TrainingBound training_bound(const Problem& problem) {
   if (!problem.model || problem.sequence < 1) throw InputError("a bound needs a model, a sequence length and a global batch");
   const Cluster& cluster = problem.cluster;
@@ -288,26 +291,33 @@ inline TrainingBound training_bound(const Problem& problem) {
     bound.seconds = std::max(bound.seconds, one.seconds);
     bound.cuts.push_back(std::move(one));
   };
+  const auto is_known = [&](double part, double bandwidth) {
+    return std::any_of(bound.cuts.begin(), bound.cuts.end(),
+                       [&](const BoundCut& other) { return other.bytes_per_s == bandwidth && other.part_s == 1 / part; });
+  };
   std::vector<bool> seen(cluster.kinds().size(), false);
+  std::vector<double> rates;     // [node]
+  std::vector<double> adapters;  // [node] leaving and entering
   for (int n = 0; n < cluster.nodes(); ++n) {
     const auto kind = static_cast<std::size_t>(cluster.kind_index(NodeId{n}));
-    if (seen[kind]) continue;
-    seen[kind] = true;
     const NodeType& type = cluster.kinds()[kind];
     const auto first = static_cast<std::size_t>(number(cluster.first_rank(NodeId{n})));
-    double part = 0;
-    for (std::size_t i = 0; i < type.devices.size(); ++i) part += rate[first + i];
-    if (cluster.nodes() > 1) {
-      add(concat("node ", n), part,
-          detail::joint_bandwidth(type, type.to_network, true) + detail::joint_bandwidth(type, type.from_network, false));
-    }
+    rates.push_back(0);
+    for (std::size_t i = 0; i < type.devices.size(); ++i) rates.back() += rate[first + i];
+    adapters.push_back(detail::joint_bandwidth(type, type.to_network, true) +
+                       detail::joint_bandwidth(type, type.from_network, false));
+    if (seen[kind]) continue;
+    seen[kind] = true;
+    if (cluster.nodes() > 1) add(concat("node ", n), rates.back(), adapters.back());
     for (std::size_t i = 0; i < type.devices.size(); ++i) {
       const double bandwidth = detail::device_bandwidth(type, i, true) + detail::device_bandwidth(type, i, false);
-      const auto like = [&](const BoundCut& other) {
-        return other.bytes_per_s == bandwidth && other.part_s == 1 / rate[first + i];
-      };
-      if (std::none_of(bound.cuts.begin(), bound.cuts.end(), like)) add(concat("device ", first + i), rate[first + i], bandwidth);
+      if (!is_known(rate[first + i], bandwidth)) add(concat("device ", first + i), rate[first + i], bandwidth);
     }
+  }
+  for (const detail::NodeCut& set : detail::node_cuts(cluster, rates, adapters)) {
+    double part = 0;
+    for (const int node : set.nodes) part += rates[static_cast<std::size_t>(node)];
+    if (!is_known(part, set.bytes_per_s)) add(set.name(), part, set.bytes_per_s);
   }
   bound.seconds *= 1 - 1e-6;  // simulated times are rounded to picoseconds
   return bound;

@@ -200,6 +200,13 @@ inline bool keeps_stages(std::string_view schedule) {
   return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
 }
 
+/// Whether a schedule computes gradients of weights apart from the others: what is computed again in
+/// a backward is then kept until they are, so that more memory may be needed the more is.
+inline bool splits_backward(std::string_view schedule) {
+  return schedule.starts_with("zb-") || schedule.starts_with("v-") || schedule.starts_with("dualpipe") ||
+         schedule == "interleaved-zb" || schedule == "weipipe-zb1" || schedule == "weipipe-zb2";
+}
+
 /// What else may be around a pipeline on a layout: how states are shared out with how stages are cut,
 /// or something in host memory.
 inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, std::string_view schedule) {
@@ -249,12 +256,13 @@ inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const P
   return found;
 }
 
-/// Whether the request leaves open to compute a part of the layers again.
+/// Whether the request leaves open to compute a part of the layers again. With activations in the
+/// host the time may fall with the number of layers, since less is copied: then it does not.
 inline bool may_recompute_part(const PlanRequest& request) {
   const auto allows = [&](Recompute policy) {
     return std::find(request.recompute.begin(), request.recompute.end(), policy) != request.recompute.end();
   };
-  return request.partial_recompute && allows(Recompute::none) && allows(Recompute::full);
+  return request.partial_recompute && !request.problem.offload.activations && allows(Recompute::none) && allows(Recompute::full);
 }
 
 /// The layout with full recomputation of `layers` layers of each stage; 0: of all.

@@ -9,6 +9,7 @@
 #include "support/clusters.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/topology/clusters.hpp"
+#include "tawpipe/topology/fabric_graph.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;
@@ -120,6 +121,51 @@ TEST_CASE("a cut lets the gradients of all layers through, or the activations of
   const double bytes = std::min(half.parameters, x * half.token_share * half.activations);
   if (half.seconds > middle.compute_s * (1 + 1e-6))
     CHECK(half.seconds == doctest::Approx(bytes / half.bytes_per_s).epsilon(1e-6));
+}
+
+TEST_CASE("nodes behind one switch share its uplinks") {
+  // 8 nodes of 4, 4 a leaf switch, 2 spines: each node's adapters have 50 GB/s a direction, a leaf
+  // its two uplinks.
+  const auto joined = [](BytesPerSecond uplink) {
+    const FabricGraph graph = leaf_spine(8, 4, 2, {.bandwidth = uplink, .latency = 1_us});
+    const Cluster nodes = ClusterBuilder{}
+                              .device(device_named("A100-80G"))
+                              .devices_of_nodes(std::vector<std::int32_t>(8, 4))
+                              .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
+                              .inter_node({.bandwidth = 50_GBps, .latency = 9_us})
+                              .build();
+    return Cluster{"leaves", nodes.kinds(), std::vector<std::int32_t>(8, 0), make_fabric(graph)};
+  };
+  const TrainingBound wide = training_bound(problem(joined(400_GBps), KernelCost{}));
+  const TrainingBound narrow = training_bound(problem(joined(BytesPerSecond{1e8}), KernelCost{}));
+  CHECK(wide.limit() == "computation");
+  CHECK(narrow.limit() == "nodes 0 to 3");
+  CHECK(narrow.seconds > wide.seconds);
+  const auto leaf = [](const TrainingBound& bound) {
+    return *std::find_if(bound.cuts.begin(), bound.cuts.end(), [](const BoundCut& cut) { return cut.side == "nodes 0 to 3"; });
+  };
+  CHECK(leaf(narrow).bytes_per_s == 2 * 2 * 1e8);
+  CHECK(leaf(narrow).part_s == doctest::Approx(leaf(narrow).rest_s));
+  // Wide uplinks: no more than the nodes' adapters.
+  CHECK(leaf(wide).bytes_per_s == doctest::Approx(2 * 4 * 50e9));
+}
+
+TEST_CASE("where nodes differ, those with little bandwidth are one side of a cut") {
+  const auto of = [](BytesPerSecond bandwidth) {
+    return ClusterBuilder{}
+        .device(device_named("H100-80G"))
+        .devices_of_nodes({8, 8})
+        .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
+        .inter_node({.bandwidth = bandwidth, .latency = 9_us})
+        .build();
+  };
+  const Cluster mixed{"mixed", {of(50_GBps).kinds()[0], of(1_GBps).kinds()[0]}, {0, 1, 0, 1, 0, 0}};
+  const TrainingBound bound = training_bound(problem(mixed, KernelCost{}));
+  const auto cut =
+      std::find_if(bound.cuts.begin(), bound.cuts.end(), [](const BoundCut& one) { return one.side == "2 nodes with node 1"; });
+  REQUIRE(cut != bound.cuts.end());
+  CHECK(cut->bytes_per_s == doctest::Approx(2 * 2 * 1e9));
+  CHECK(cut->part_s == doctest::Approx(2 * cut->rest_s));
 }
 
 TEST_CASE("a bound needs a model and costs that know any layout") {

@@ -160,8 +160,9 @@ struct PlanPart {
 };
 
 /// The least number of each stage's layers that must be computed again for a candidate to fit, with
-/// its bounds: found by bisection, for memory only falls with the number, which ends where what does
-/// not fit cannot win either, nor with more layers.
+/// its bounds: found by bisection, for memory only falls with the number, or first falls and then
+/// rises where the backward is split; which ends where what does not fit cannot win either, nor with
+/// more layers.
 /// @param wins  whether one with a greater number than that of the bound may be the best
 /// @return  none if the schedule cannot do that; one that does not fit if all layers must be
 /// computed again, or if one with fewer cannot win
@@ -176,13 +177,16 @@ std::optional<SavedMemory> recompute_least(const PlanPart& part, const ScheduleC
     cost += need.ends;
     return need;
   };
-  const auto is_enough = [](const LeastNeed& need) { return need.fits || need.kept == 0; };
+  const bool may_rise = splits_backward(choice.schedule);
+  const auto is_enough = [&](const LeastNeed& need) { return need.fits || (need.kept == 0 && !may_rise); };
   int least = 1;
   int enough = part.most;
   try {
     for (int layers = std::clamp(part.first, 1, std::max(1, part.most - 1)); least < enough;) {
       const LeastNeed need = need_of(layers, false);
-      if (!is_enough(need)) {
+      if (!is_enough(need) && may_rise && layers < part.most && need_of(layers + 1, false).memory > need.memory) {
+        enough = layers;  // with more layers nothing fits either
+      } else if (!is_enough(need)) {
         least = layers + 1;
         const std::int64_t of_model = prober.request().problem.model->layers;
         const bool lost = (need.layers - need.kept) * of_model / std::max(1, need.layers) >= part.lost;
@@ -192,7 +196,7 @@ std::optional<SavedMemory> recompute_least(const PlanPart& part, const ScheduleC
         if (need.kept > 0) found = {recomputing(part.layout, layers), need, 0};
       }
       layers = (least + enough) / 2;
-      if (!prober.is_worth(part.layout)) continue;
+      if (may_rise || !prober.is_worth(part.layout)) continue;
       for (int most = enough; least < most; layers = least) {
         const int middle = (least + most) / 2;
         is_enough(need_of(middle, true)) ? most = middle : least = middle + 1;
