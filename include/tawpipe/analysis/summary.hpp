@@ -43,7 +43,7 @@ struct Summary {
   std::int64_t microbatch_size = 0;  ///< sequences; 0 without a model
   std::int64_t sequence = 0;         ///< tokens; 0 without a model
   std::int64_t global_batch = 0;     ///< sequences; 0 without a model
-  std::string recompute;
+  std::string recompute;             ///< as flags say it: "none", "full", "full:4" for the first 4 layers of each stage
 
   Duration makespan;
   double tokens_per_device_per_second = 0;  ///< 0 without a model
@@ -126,6 +126,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   summary.sequence = workload.batch().sequence;
   summary.global_batch = workload.batch().global_batch;
   summary.recompute = std::string{name(workload.recompute())};
+  if (const int layers = workload.model().recompute_layers; layers > 0) summary.recompute += concat(":", layers);
   summary.usable_memory = usable_memory;
   summary.out_of_memory = out_of_memory(summary.peak_memory, cluster, usable_memory);
   const double time = to_seconds(summary.makespan);

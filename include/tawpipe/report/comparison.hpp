@@ -76,8 +76,8 @@ inline std::vector<std::size_t> comparison_order(const std::vector<Chosen>& resu
 inline std::string comparison_table(const std::vector<Chosen>& results, bool recompute, const TableStyle& style = {}) {
   const bool with_model = !results[0].summary.model.empty();
   double best = 0;
-  for (const auto& [choice, policy, summary] : results) {
-    if (summary.fits()) best = std::max(best, 1.0 / to_seconds(std::max(summary.makespan, Duration{1})));
+  for (const Chosen& one : results) {
+    if (one.summary.fits()) best = std::max(best, 1.0 / to_seconds(std::max(one.summary.makespan, Duration{1})));
   }
   std::vector<TableColumn> columns{{"schedule"}, {"step time", Align::right}};
   if (with_model) {

@@ -24,6 +24,7 @@ inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
   problem.schedules = {chosen.choice};
   problem.recomputes.clear();
   problem.recompute = chosen.recompute;
+  if (problem.model && chosen.recompute_layers > 0) problem.model->recompute_layers = chosen.recompute_layers;
   if (problem.model) problem.microbatch_sizes = {chosen.summary.microbatch_size};
   return problem;
 }
@@ -73,6 +74,7 @@ inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector
                       .schedules = std::move(variants),
                       .budget = choice_budget,
                       .cheapest_first = true};
+  request.partial_recompute = problem.model->recompute_layers == 0;
   if (problem.microbatches > 0) {
     if (request.microbatch_sizes.size() != 1) return std::nullopt;
     request.problem.global_batch = problem.microbatches * request.microbatch_sizes[0];
@@ -95,7 +97,7 @@ inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked
 /// The best over the microbatch sizes for one variant.
 inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
                       const Registry& registry) {
-  return {notable(variant, asked, registry), problem.recompute, Predictor{problem, registry}.best(variant).summary};
+  return {notable(variant, asked, registry), problem.recompute, 0, Predictor{problem, registry}.best(variant).summary};
 }
 
 }  // namespace detail
@@ -110,14 +112,12 @@ TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choic
   if (variants.size() == 1 && recomputes.size() == 1) return detail::best_of(fixed, variants[0], choice, registry);
   if (const std::optional<PlanRequest> request = detail::request_of(fixed, variants, recomputes)) {
     PlanResult found = plan(*request, registry);
-    if (!found.plans.empty()) {
-      Plan& best = found.plans[0];
-      return {detail::notable(std::move(best.choice), choice, registry), best.layout.recompute, std::move(best.summary)};
-    }
-    if (found.counts.left == 0 && !found.closest.empty()) {
-      Plan& nearest = found.closest[0];
-      return {detail::notable(std::move(nearest.choice), choice, registry), nearest.layout.recompute, std::move(nearest.summary)};
-    }
+    const auto chosen = [&](Plan& plan) -> Chosen {
+      return {detail::notable(std::move(plan.choice), choice, registry), plan.layout.recompute, plan.layout.recompute_layers,
+              std::move(plan.summary)};
+    };
+    if (!found.plans.empty()) return chosen(found.plans[0]);
+    if (found.counts.left == 0 && !found.closest.empty()) return chosen(found.closest[0]);
     return detail::best_of(fixed, variants[0], choice, registry);
   }
   std::optional<Chosen> best;
@@ -125,7 +125,7 @@ TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choic
     fixed.recompute = recompute;
     const Predictor predictor{fixed, registry};
     for (const ScheduleChoice& variant : variants) {
-      Chosen next{variant, recompute, predictor.best(variant).summary};
+      Chosen next{variant, recompute, 0, predictor.best(variant).summary};
       const bool faster = best && next.summary.makespan < best->summary.makespan;
       if (!best || (next.summary.fits() && (faster || !best->summary.fits()))) best = std::move(next);
     }

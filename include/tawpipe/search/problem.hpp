@@ -182,6 +182,7 @@ struct Prediction {
 struct Chosen {
   ScheduleChoice choice;  ///< the given options, and the choices for the open ones
   Recompute recompute = Recompute::full;
+  int recompute_layers = 0;  ///< full: of the first so many layers of each stage; 0: as the model has it
   Summary summary;
 };
 

@@ -81,6 +81,35 @@ TEST_CASE("what is chosen is the fastest that fits of all that is tried") {
   }
 }
 
+TEST_CASE("of what is computed again, no more layers than it takes to fit") {
+  const auto with = [](Bytes memory) {
+    Problem made = problem(memory);
+    made.model->layers = 16;  // 4 in each stage
+    made.microbatch_sizes = {1};
+    made.recomputes = {Recompute::none, Recompute::full};
+    return made;
+  };
+  const ScheduleChoice choice{.schedule = "1f1b", .automatic = true};
+  const auto need = [&](Recompute policy) {
+    Problem one = with(1_GB);
+    one.recomputes.clear();
+    one.recompute = policy;
+    return Predictor{one, shipped()}.best(choice).summary.fullest();
+  };
+  const Bytes none = need(Recompute::none);
+  const Bytes full = need(Recompute::full);
+  const Problem open = with(Bytes{(none.value() + full.value()) / 2});  // half of what full recomputation saves is enough
+  const Chosen chosen = choose(open, choice, shipped());
+  CHECK(chosen.recompute == Recompute::full);
+  CHECK(chosen.recompute_layers > 0);
+  CHECK(chosen.summary.recompute == concat("full:", chosen.recompute_layers));
+  CHECK(chosen.summary.fits());
+  Problem again = chosen_problem(open, chosen);
+  CHECK(predict(again, shipped()).summary.makespan == chosen.summary.makespan);
+  again.model->recompute_layers = 0;
+  CHECK(predict(again, shipped()).summary.makespan > chosen.summary.makespan);
+}
+
 TEST_CASE("a value that is given is kept, and one that is its standard is not said") {
   Problem open = problem(1_GB);
   open.recomputes.clear();
