@@ -86,6 +86,11 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Whose kernels run the layers: megatron (default), torchtitan or torchtitan-eager")
       ->type_name("NAME")
       ->group("Problem");
+  app.add_option(
+         "--swiglu", request.swiglu,
+         "SwiGLU is one kernel that keeps no silu(gate), or several: fused (default, but for torchtitan-eager) or unfused")
+      ->type_name("fused|unfused")
+      ->group("Problem");
   app.add_option("--loss-dtype", request.loss_dtype,
                  "Cross entropy of logits copied to float32 (default), or in the model's numbers, as fused kernels run it:\n"
                  "float32 or model")

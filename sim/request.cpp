@@ -246,8 +246,8 @@ std::string recompute_text(const RecomputeFlag& flag) {
 
 namespace {
 
-/// What flags say of the model.
-void take_model_flags(const Request& request, Transformer& model) {
+/// What flags say of the model. @param says_fusion  whether what it was read from says that of SwiGLU
+void take_model_flags(const Request& request, bool says_fusion, Transformer& model) {
   if (request.loss_chunk > 0) {
     model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
   }
@@ -259,6 +259,13 @@ void take_model_flags(const Request& request, Transformer& model) {
     model.narrow_gathers = one_of_two("--gathered-weights", request.gathered_weights, "products", "model");
   if (!request.attention.empty()) model.fused_attention = one_of_two("--attention", request.attention, "fused", "unfused");
   if (!request.layer_code.empty()) model.code = parse_layer_code(request.layer_code);
+  if (!request.swiglu.empty() && !model.gated)
+    throw InputError(concat("--swiglu: ", one_line(model.name), " has no gate; leave it out"));
+  if (!request.swiglu.empty()) {
+    model.fused_swiglu = one_of_two("--swiglu", request.swiglu, "fused", "unfused");
+  } else if (!says_fusion) {
+    model.fused_swiglu = model.code_fuses_swiglu();
+  }
   if (!request.loss_dtype.empty()) model.loss_in_float32 = one_of_two("--loss-dtype", request.loss_dtype, "float32", "model");
   model.check();
 }
@@ -305,13 +312,15 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (!request.cluster_value && request.cluster.empty())
     throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model = request.model_value;
+  const bool script = !model && request.model.ends_with(".sh");
+  const bool of_file = !model && request.model.empty();
   if (!model && !request.model.empty()) {
-    model = request.model.ends_with(".sh") ? megatron_model(read_text(request.model, "script", 16), one_line(request.model))
-                                           : resolve_model(request.model);
+    model =
+        script ? megatron_model(read_text(request.model, "script", 16), one_line(request.model)) : resolve_model(request.model);
   } else if (!model && known != nullptr && !known->is_abstract()) {
     model = transformer_of(known->model());
   }
-  if (model) take_model_flags(request, *model);
+  if (model) take_model_flags(request, script || of_file, *model);
   // A schedule file may have a model that is not a decoder: its stages have their costs.
   const bool own_stages = !model && known != nullptr && !known->is_abstract();
   Cost cost = parse_cost(request.cost, model ? model->utilization : own_stages ? known->model().utilization : 0);

@@ -246,6 +246,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("tp_comm_overlap", &sim::Request::tensor_overlap)
       .def_rw("products", &sim::Request::products)
       .def_rw("gathered_weights", &sim::Request::gathered_weights)
+      .def_rw("swiglu", &sim::Request::swiglu)
       .def_rw("gradient_dtype", &sim::Request::gradient_dtype)
       .def_rw("moment_dtype", &sim::Request::moment_dtype)
       .def_rw("master_dtype", &sim::Request::master_dtype)

@@ -213,8 +213,8 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
-            offload: str = "off", products: str = "", gathered_weights: str = "", loss_dtype: str = "", gradient_dtype: str = "",
-            moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
+            offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
+            gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
             hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
@@ -229,6 +229,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         offload: What lies in host memory between its uses: "activations", "optimizer" or "activations+optimizer".
         products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
         gathered_weights: "products": FSDP gathers the layers' weights in the 8 bits of their products; "" or "model": the model's.
+        swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.
         loss_dtype: "float32" (default) or "model": whether cross entropy works on a float32 copy of the logits.
         gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
@@ -241,7 +242,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
-                       gathered_weights)
+                       gathered_weights, swiglu)
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
 
@@ -249,8 +250,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             offload: str = "off", products: str = "", gathered_weights: str = "", loss_dtype: str = "", gradient_dtype: str = "",
-             moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
+             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
+             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
              hold_sms: str = "off", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
@@ -265,7 +266,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
-                       gathered_weights)
+                       gathered_weights, swiglu)
     request.fold = fold
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
@@ -279,7 +280,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
-         tp_comm_overlap: bool | None = None, products: str = "", gathered_weights: str = "",
+         tp_comm_overlap: bool | None = None, products: str = "", gathered_weights: str = "", swiglu: str = "",
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
@@ -305,7 +306,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     """
     flags = _core.PlanFlags()
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
-                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights)
+                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu)
     base.layout = layout
     base.loss_dtype = loss_dtype
     given = []
@@ -379,7 +380,7 @@ def doctor(*dumps: str | os.PathLike) -> Diagnosis:
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
              context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products="",
-             gathered_weights="") -> _core.Request:
+             gathered_weights="", swiglu="") -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
@@ -395,6 +396,7 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.offload = offload
     request.products = products
     request.gathered_weights = gathered_weights
+    request.swiglu = swiglu
     request.usable_memory = usable_memory
     request.cost = cost
     request.hold_sms = hold_sms

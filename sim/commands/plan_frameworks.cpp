@@ -59,6 +59,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     base.products = name(*job.products);
     if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
   }
+  if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
     if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));

@@ -72,6 +72,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
                                     {"--gathered-weights", &base.gathered_weights},
                                     {"--attention", &base.attention},
                                     {"--layer-code", &base.layer_code},
+                                    {"--swiglu", &base.swiglu},
                                     {"--loss-dtype", &base.loss_dtype},
                                     {"--gradient-dtype", &base.gradient_dtype},
                                     {"--moment-dtype", &base.moment_dtype},

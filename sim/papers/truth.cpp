@@ -173,8 +173,8 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                                                : ProductFormat::bits16;
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
-  model.fused_swiglu = model.gated;
   if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
+  model.fused_swiglu = model.code_fuses_swiglu();
   model.narrow_gathers = has(precision, "fp8 all-gather");  // off by default: torchtitan, config/job_config.py
   try {
     model.check();

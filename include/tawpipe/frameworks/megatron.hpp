@@ -258,6 +258,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   if (flags.grouped) flags.groups = model.kv_heads;
   flags.vocab = model.vocab;
   flags.swiglu = model.gated;
+  flags.unfused_swiglu = model.gated && !model.fused_swiglu;
   flags.untied = !model.tied;
   if (model.gated) {
     flags.normalization = "RMSNorm";

@@ -57,6 +57,7 @@ struct MegatronFlags {
   int vocab = 0;
   int padded_vocab = 0;
   bool swiglu = false;
+  bool unfused_swiglu = false;
   bool untied = false;
   std::string normalization = "LayerNorm";
   std::string positions_kind = "learned_absolute";
@@ -128,6 +129,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--padded-vocab-size", &F::padded_vocab},
                  {"--untie-embeddings-and-output-weights", &F::untied},
                  {"--swiglu", &F::swiglu},
+                 {"--no-bias-swiglu-fusion", &F::unfused_swiglu},
                  {"--normalization", &F::normalization, {"LayerNorm", "RMSNorm"}},
                  {"--position-embedding-type", &F::positions_kind},
                  {"--disable-bias-linear", &F::no_bias},

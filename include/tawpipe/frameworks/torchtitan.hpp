@@ -87,6 +87,7 @@ inline ScheduleChoice read_torchtitan_schedule(const ReadSettings<TorchtitanSett
 inline Transformer as_torchtitan_runs(Transformer model, bool compiled) {
   model.loss_in_float32 = true;
   model.code = compiled ? LayerCode::torchtitan : LayerCode::torchtitan_eager;
+  model.fused_swiglu = model.code_fuses_swiglu();
   return model;
 }
 

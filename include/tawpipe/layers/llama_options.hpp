@@ -37,6 +37,7 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
   if (model.dtype != mine) {
     refuse_model(model, concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
   }
+  if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {
     refuse_model(model,
                  concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));

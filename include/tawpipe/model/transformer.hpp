@@ -111,6 +111,10 @@ struct Transformer {
   /// pytorch/pytorch#149990: of one scale a row.
   bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }
 
+  /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM (bias_swiglu_fusion)
+  /// and torch.compile do.
+  bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager; }
+
   /// The named parts of a layer that the policy runs again.
   RecomputeParts parts_again(Recompute recompute) const {
     return recompute == Recompute::selective ? recompute_parts : RecomputeParts{};

@@ -48,6 +48,8 @@ TEST_CASE("axes, schedule and batch") {
   REQUIRE(plain.model);
   CHECK(plain.model->name == "llama-2-7b");
   CHECK(plain.model->dtype == Dtype::bf16);
+  CHECK(plain.model->fused_swiglu);
+  CHECK_FALSE(job("--no-bias-swiglu-fusion").model->fused_swiglu);
 
   const FrameworkJob looped =
       job("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer "

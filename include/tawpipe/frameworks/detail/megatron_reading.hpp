@@ -56,7 +56,8 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                     .dtype = flags.bf16   ? Dtype::bf16
                              : flags.fp16 ? Dtype::f16
                                           : Dtype::f32,
-                    .gated = flags.swiglu};
+                    .gated = flags.swiglu,
+                    .fused_swiglu = flags.swiglu && !flags.unfused_swiglu};
   if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) model.head_dim = flags.head_size;
   model.products = !flags.fp4.empty()                ? ProductFormat::nvfp4
                    : flags.fp8.empty()               ? (model.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16)

@@ -74,7 +74,7 @@ inline constexpr std::string_view megatron_skipped =
     "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy "
     "--disable-bf16-reduced-precision-matmul "
     "--reuse-grad-buf-for-mxfp8-param-ag --loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis "
-    "--no-masked-softmax-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion --no-rope-fusion "
+    "--no-masked-softmax-fusion --no-bias-gelu-fusion --no-bias-dropout-fusion --no-rope-fusion "
     "--use-fused-weighted-squared-relu --no-persist-layer-norm "
     "--no-gradient-accumulation-fusion --no-async-tensor-model-parallel-allreduce --use-te-activation-func --enable-cuda-graph "
     "--external-cuda-graph --cuda-graph-impl --cuda-graph-scope --cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
