@@ -248,6 +248,7 @@ int run(int argc, char** argv) {
   given = without_help_word(std::move(given));
   try {
     std::vector<std::string> arguments = with_config(app, given);
+    request.arguments = arguments;
     std::reverse(arguments.begin(), arguments.end());  // in the order that CLI11 expects
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

@@ -66,12 +66,13 @@ struct Request {
   std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
   std::string limit;     ///< of memory; "": 4 GiB, or half of this machine's if that is less
   Noise noise;
-  std::string stragglers;  ///< PROBABILITYxSLOWDOWN; goes into `noise`
-  std::string json;        ///< a file, or "-" for standard output
-  std::string timeline;    ///< a file
-  std::string trace;       ///< a file
-  std::string report;      ///< a file
-  std::string gantt;       ///< a file
+  std::string stragglers;              ///< PROBABILITYxSLOWDOWN; goes into `noise`
+  std::string json;                    ///< a file, or "-" for standard output
+  std::string timeline;                ///< a file
+  std::string trace;                   ///< a file
+  std::string report;                  ///< a file
+  std::string gantt;                   ///< a file
+  std::vector<std::string> arguments;  ///< of the command line, with those of a --config FILE
 };
 
 /// @param choose_microbatch  the default of --microbatch: the best size (true) or 1

@@ -9,6 +9,7 @@
 #include "../report_file.hpp"
 #include "../request.hpp"
 #include "../terminal_text.hpp"
+#include "advice.hpp"
 #include "bound.hpp"
 #include "entries.hpp"
 #include "output.hpp"
@@ -45,23 +46,6 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& 
   file.write(page);
 }
 
-/// The variant that fits, with the command that shows it.
-std::string fitting_text(const Request& request, const FittingLayout& fitting) {
-  std::string command = concat("tawpipe compare --cluster '", one_line(request.cluster), "' --model ", one_line(request.model));
-  const auto add = [&](std::string_view flag, auto value) { command += concat(" ", flag, " ", value); };
-  if (request.sequence > 0) add("--sequence", request.sequence);
-  if (request.global_batch > 0) add("--global-batch", request.global_batch);
-  if (request.microbatches > 0) add("--microbatches", request.microbatches);
-  if (fitting.mesh.tensor > 1) add("--tensor-parallel", fitting.mesh.tensor);
-  if (fitting.mesh.context > 1) add("--context-parallel", fitting.mesh.context);
-  if (fitting.mesh.data > 1) add("--data-parallel", fitting.mesh.data);
-  if (!request.recompute.empty() && request.recompute != "auto") add("--recompute", name(fitting.recompute));
-  if (fitting.offload.any()) add("--offload", name(fitting.offload));
-  Bytes most;
-  for (const PeakMemory& peak : fitting.summary.peak_memory) most = std::max(most, peak.total);
-  return fmt::format("{} does with {} a device:\n  {}", fitting.summary.schedule, format_memory(most), command);
-}
-
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines) {
@@ -86,9 +70,16 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) json["results"].push_back(to_json(results[i].summary));
     if (fitting) {
-      json["fits"] = {{"tensor", fitting->mesh.tensor},    {"context", fitting->mesh.context},
-                      {"data", fitting->mesh.data},        {"recompute", std::string{name(fitting->recompute)}},
-                      {"offload", name(fitting->offload)}, {"schedule", fitting->summary.schedule}};
+      json["fits"] = {{"tensor", fitting->mesh.tensor},
+                      {"context", fitting->mesh.context},
+                      {"data", fitting->mesh.data},
+                      {"recompute", std::string{name(fitting->recompute)}},
+                      {"offload", name(fitting->offload)},
+                      {"shard_states", name(fitting->sharding)},
+                      {"microbatch", fitting->summary.microbatch_size},
+                      {"loss_chunk", fitting->loss_chunk},
+                      {"schedule", fitting->summary.schedule},
+                      {"command", changed_command(request.arguments, changes_for(problem, *fitting))}};
     }
     if (file) {
       (*file)(json.dump(2) + "\n");
@@ -112,7 +103,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   if (!any_fits) {
     const std::string limit = problem.usable_memory < 1 ? format_percent(problem.usable_memory, 0) + " of " : std::string{};
     const std::string advice = fitting
-                                   ? fitting_text(request, *fitting)
+                                   ? fitting_text(request, problem, *fitting)
                                    : concat("try more devices", problem.usable_memory < 1 ? ", a larger --usable-memory" : "");
     std::fputs(fmt::format("tawpipe: no schedule fits {}the devices' memory; {}\n", limit, advice).c_str(), stderr);
   }

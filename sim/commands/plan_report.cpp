@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "advice.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
 
@@ -20,21 +21,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The word, quoted for a shell.
-std::string quoted(const std::string& word) {
-  const bool plain =
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:.,+/%") == std::string::npos;
-  if (plain && !word.empty()) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string{"'\\''"} : std::string{c};
-  return text + "'";
-}
-
 }  // namespace
 
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan) {
   std::string text = "tawpipe simulate";
-  const auto add = [&](std::string_view flag, const auto& value) { text += concat(" ", flag, " ", quoted(concat(value))); };
+  const auto add = [&](std::string_view flag, const auto& value) { text += concat(" ", flag, " ", shell_word(concat(value))); };
   const Request defaults;
   const Request& base = flags.base;
   add("--schedule", plan.choice.schedule);

@@ -11,6 +11,7 @@
 #include "../report_file.hpp"
 #include "../request.hpp"
 #include "../terminal_text.hpp"
+#include "advice.hpp"
 #include "bound.hpp"
 #include "exchange.hpp"
 #include "output.hpp"
@@ -157,19 +158,20 @@ std::optional<std::size_t> complain_of_findings(const std::string& path, const S
   return found.errors();
 }
 
-void complain_of_memory(const Summary& summary) {
+/// The fullest device, and a layout that fits, or what else may help.
+void complain_of_memory(const Summary& summary, const std::optional<std::string>& fitting) {
   const auto rank = index(*std::max_element(summary.out_of_memory.begin(), summary.out_of_memory.end(), [&](Rank a, Rank b) {
     return summary.peak_memory[index(a)].total < summary.peak_memory[index(b)].total;
   }));
   const bool partly = summary.usable_memory < 1;
-  std::string advice = summary.microbatch_size > 1 ? "a smaller --microbatch, more devices" : "more devices";
+  std::string advice = summary.microbatch_size > 1 ? "try a smaller --microbatch, more devices" : "try more devices";
   if (summary.recompute != "full") advice += ", --recompute full";
   if (summary.traffic.host_bytes[0] + summary.traffic.host_bytes[1] == 0) advice += ", --offload";
   if (partly) advice += ", a larger --usable-memory";
-  std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; try {}\n",
+  std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; {}\n",
                          summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
                          partly ? format_percent(summary.usable_memory, 0) + " of " : std::string{},
-                         format_memory(summary.device_memory[rank]), advice)
+                         format_memory(summary.device_memory[rank]), fitting.value_or(advice))
                  .c_str(),
              stderr);
 }
@@ -249,7 +251,9 @@ int run_simulate(const Request& given) {
     print(describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.mesh.is_plain()) +
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
-  complain_of_memory(summary);
+  problem.fold = Fold::automatic;
+  const std::optional<FittingLayout> fitting = file ? std::nullopt : find_fitting_layout(problem);
+  complain_of_memory(summary, fitting ? std::optional{fitting_text(request, problem, *fitting)} : std::nullopt);
   return findings;
 }
 

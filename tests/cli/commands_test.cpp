@@ -420,7 +420,7 @@ TEST_CASE("where no split is enough, what goes to host memory is said") {
           "--baselines "
           "--json -");
   CHECK(result.code == 1);
-  CHECK(result.err.find("gpipe does with") != std::string::npos);
+  CHECK(result.err.find("gpipe fits with") != std::string::npos);
   CHECK(result.err.find("--offload activations+optimizer") != std::string::npos);
   CHECK(parsed(result).at("fits").at("offload") == "activations+optimizer");
 }

@@ -11,10 +11,11 @@
 namespace tawpipe::inline v0 {
 
 /// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
-/// parallelism, full recomputation, and last optimizer states and activations in host memory, in
-/// this order. None without a model, or if none of these fits. Complexity: that of at most about
-/// three dozen predictions for each schedule, most of them dropped by bounds if its options are
-/// open.
+/// parallelism, then data parallelism, and last optimizer states and activations in host memory. On
+/// each mesh as few as needed of: full recomputation, states shared out further, microbatches of one
+/// sequence, a loss in chunks. None without a model, or if none of these fits. Complexity: that of
+/// about six predictions for each schedule and mesh, of which there are about three and twice the
+/// logarithm of the devices; most are dropped by bounds if a schedule's options are open.
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry);
 
 }  // namespace tawpipe
@@ -30,7 +31,7 @@ namespace tawpipe::inline v0 {
 namespace detail {
 
 /// Its mesh with more tensor parallelism by doubling, within a node; then with context parallelism
-/// over nodes.
+/// over nodes; then with data parallelism.
 inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   int node = problem.cluster.ranks();
   const DeviceGroups nodes = problem.cluster.groups_by_node();
@@ -40,9 +41,12 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
     mesh.tensor *= 2;
     meshes.push_back(mesh);
   }
-  for (Mesh mesh = meshes.back(); mesh.copies() * 2 <= problem.cluster.ranks();) {
-    mesh.context *= 2;
-    meshes.push_back(mesh);
+  const Mesh widest = meshes.back();
+  for (int Mesh::*axis : {&Mesh::context, &Mesh::data}) {
+    for (Mesh mesh = widest; mesh.copies() * 2 <= problem.cluster.ranks();) {
+      mesh.*axis *= 2;
+      meshes.push_back(mesh);
+    }
   }
   return meshes;
 }
@@ -50,42 +54,92 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
 /// The fastest of the problem's schedules that fit, with their options chosen.
 inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry) {
   std::optional<FittingLayout> best;
+  bool all_run = true;
   for (const ScheduleChoice& choice : problem.schedules) {
     try {
       Chosen next = choose(problem, choice, registry);
       if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
-      best = FittingLayout{problem.mesh, next.recompute, problem.offload, std::move(next.summary)};
+      best = FittingLayout{.choice = std::move(next.choice),
+                           .mesh = problem.mesh,
+                           .recompute = next.recompute,
+                           .recompute_layers = problem.model->recompute_layers,
+                           .offload = problem.offload,
+                           .sharding = problem.sharding,
+                           .loss_chunk = problem.model->loss_chunk,
+                           .summary = std::move(next.summary)};
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
+      all_run = false;
     }
   }
+  if (best) best->all_run = all_run;
   return best;
+}
+
+template <class T>
+bool take(T& to, const T& from) {
+  const bool differs = !(to == from);
+  to = from;
+  return differs;
+}
+
+/// What a problem may change to need less memory, the costliest in time first. Each takes a part of
+/// `from` and returns whether that is a change.
+inline constexpr bool (*memory_savings[])(Problem& to, const Problem& from) = {
+    [](Problem& to, const Problem& from) {
+      const bool of_policy = take(to.recompute, from.recompute);
+      return take(to.model->recompute_layers, from.model->recompute_layers) || of_policy;
+    },
+    [](Problem& to, const Problem& from) { return take(to.sharding, from.sharding); },
+    [](Problem& to, const Problem& from) {
+      return to.sharding > from.sharding && take(to.sharding, std::max(from.sharding, StateSharding::gradients));
+    },
+    [](Problem& to, const Problem& from) { return take(to.microbatch_sizes, from.microbatch_sizes); },
+    [](Problem& to, const Problem& from) { return take(to.model->loss_chunk, from.model->loss_chunk); }};
+
+/// The problem with all of them, states shared out to `sharding`.
+inline Problem with_savings(Problem problem, StateSharding sharding) {
+  problem.sharding = std::max(problem.sharding, sharding);
+  if (problem.recomputes.empty()) {
+    problem.recompute = Recompute::full;
+    problem.model->recompute_layers = 0;
+  }
+  if (problem.microbatches == 0 && !problem.microbatch_sizes.empty()) problem.microbatch_sizes = {1};
+  if (problem.model->loss_chunk == 0) problem.model->loss_chunk = 8192;
+  return problem;
+}
+
+/// What fits with as few of them as needed, if all together do.
+inline std::optional<FittingLayout> fitting_with_savings(const Problem& asked, Problem changed, const Registry& registry) {
+  std::optional<FittingLayout> found = fastest_fitting(changed, registry);
+  if (!found) return found;
+  for (const auto saving : memory_savings) {
+    Problem less = changed;
+    if (!saving(less, asked)) continue;
+    std::optional<FittingLayout> without = fastest_fitting(less, registry);
+    if (!without) continue;
+    changed = std::move(less);
+    found = std::move(without);
+  }
+  return found;
 }
 
 }  // namespace detail
 
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
   if (!problem.model) return std::nullopt;
-  Problem changed = problem;
   std::vector<Offload> offloads{problem.offload};
   for (const bool activations : {problem.offload.activations, true}) {
     const Offload more{.activations = activations, .optimizer = true, .ahead = problem.offload.ahead};
     if (!(more == offloads.back())) offloads.push_back(more);
   }
+  Problem asked = problem;
   for (const Offload& offload : offloads) {
-    changed.offload = offload;
+    asked.offload = offload;
     for (const Mesh& mesh : detail::wider_meshes(problem)) {
-      changed.mesh = mesh;
-      const bool asked = mesh == problem.mesh && offload == problem.offload;
-      if (!problem.recomputes.empty()) {
-        if (asked) continue;  // does not fit
-        if (auto found = detail::fastest_fitting(changed, registry)) return found;
-        continue;
-      }
-      for (const Recompute recompute : {problem.recompute, Recompute::full}) {
-        changed.recompute = recompute;
-        if (asked && recompute == problem.recompute) continue;
-        if (auto found = detail::fastest_fitting(changed, registry)) return found;
-        if (recompute == Recompute::full) break;
+      asked.mesh = mesh;
+      for (const StateSharding sharding : {problem.sharding, StateSharding::parameters}) {
+        if (auto found = detail::fitting_with_savings(asked, detail::with_savings(asked, sharding), registry)) return found;
+        if (mesh.data * mesh.context == 1 || sharding == StateSharding::parameters) break;
       }
     }
   }

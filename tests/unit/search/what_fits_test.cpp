@@ -31,6 +31,51 @@ TEST_CASE("Llama-3 70B at 32,768 tokens on four nodes of eight H100 fits with te
   CHECK(!find_fitting_layout(problem, shipped()).has_value());
 }
 
+TEST_CASE("on a given mesh no more is changed than is needed") {
+  // 16 stages of a few layers each: what they save for the backward is too much, by most of it.
+  Problem problem{.cluster = cluster_named("dgx-h100*2"),
+                  .model = models::named("llama-3-8b"),
+                  .sequence = 8192,
+                  .global_batch = 64,
+                  .microbatch_sizes = {4},
+                  .schedules = {{"gpipe"}},
+                  .recompute = Recompute::none,
+                  .usable_memory = usable_memory_share};
+  CHECK(!predict(problem, shipped()).fits());
+  const std::optional<FittingLayout> fitting = find_fitting_layout(problem, shipped());
+  REQUIRE(fitting.has_value());
+  CHECK(fitting->mesh == problem.mesh);
+  CHECK(fitting->choice.schedule == "gpipe");
+  CHECK(fitting->recompute == Recompute::full);
+  CHECK(fitting->sharding == problem.sharding);
+  CHECK(fitting->all_run);
+  problem.recompute = fitting->recompute;
+  problem.microbatch_sizes = {fitting->summary.microbatch_size};
+  problem.model->loss_chunk = fitting->loss_chunk;
+  CHECK(predict(problem, shipped()).fits());
+}
+
+TEST_CASE("states are shared out further where data parallelism is given") {
+  // 70B in one stage: 141 GB of weights alone.
+  Problem problem{.cluster = cluster_named("dgx-h100*8"),
+                  .model = models::named("llama-3-70b"),
+                  .sequence = 4096,
+                  .global_batch = 64,
+                  .microbatch_sizes = {1},
+                  .schedules = {{"ddp"}},
+                  .mesh = {.data = 64},
+                  .usable_memory = usable_memory_share};
+  CHECK(!predict(problem, shipped()).fits());
+  const std::optional<FittingLayout> fitting = find_fitting_layout(problem, shipped());
+  REQUIRE(fitting.has_value());
+  CHECK(fitting->mesh == problem.mesh);
+  CHECK(fitting->sharding == StateSharding::parameters);
+  CHECK(fitting->recompute == problem.recompute);
+  problem.sharding = fitting->sharding;
+  problem.model->loss_chunk = fitting->loss_chunk;
+  CHECK(predict(problem, shipped()).fits());
+}
+
 TEST_CASE("what fits on no layout is said to be none") {
   const Problem problem{.cluster = cluster_named("dgx-h100*1"),
                         .model = models::named("llama-3-405b"),
