@@ -45,12 +45,24 @@ std::string describe_cost(const Problem& problem) {
                      held->speeds.empty() ? "computing with the rest" : "at measured speeds");
 }
 
+std::string assumed_device(const Problem& problem) {
+  if (std::holds_alternative<FixedCost>(problem.cost)) return "";
+  for (const NodeType& kind : problem.cluster.kinds()) {
+    for (const DeviceSpec& device : kind.devices) {
+      if (device.assumed) return device.name;
+    }
+  }
+  return "";
+}
+
 std::string describe(const Problem& problem, const Workload* work) {
   const Cluster& cluster = problem.cluster;
   std::string text = fmt::format(
       "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
       cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
       problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
+  if (const std::string device = assumed_device(problem); !device.empty())
+    text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
   if (problem.model) {
     const Transformer& model = *problem.model;
     text += fmt::format("model    {}: {} parameters, {}{}; {} tokens a sequence, ", model.name, format_count(model.parameters()),

@@ -5,6 +5,14 @@
 
 namespace tawpipe::sim {
 
+void add_device_flag(CLI::App& app, std::string& device, const std::string& group) {
+  app.add_option("--device", device,
+                 "The GPU by name, such as H100-80G, where the cluster names none (NxM, nvidia-smi, some XML), or another than\n"
+                 "it names")
+      ->type_name("NAME")
+      ->group(group);
+}
+
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text) {
   app.add_option("--usable-memory", fraction,
                  "Part of each device's memory that a schedule may need; the rest is for CUDA, NCCL and\n"
@@ -38,6 +46,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
       ->type_name("CLUSTER")
       ->group("Problem");
+  add_device_flag(app, request.device);
   app.add_option("--model", request.model,
                  "A name (tawpipe list models), llama-LxH, a Hugging Face config.json, or a script (.sh) with\n"
                  "Megatron-LM's flags")

@@ -35,6 +35,8 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
       ->check(check_by([](std::string_view given, std::string_view what) { parse_whole(given, what, Number{least}); }));
 }
 
+/// --device, in place of what --cluster says.
+void add_device_flag(CLI::App& app, std::string& device, const std::string& group = "Problem");
 /// The fraction of a device's memory that may be needed.
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);

@@ -289,6 +289,7 @@ Command add_calibrate(CLI::App& parent) {
   app->add_option("--cluster", request->cluster, "That they ran on (as --cluster of simulate)")
       ->type_name("CLUSTER")
       ->group("Timelines and traces");
+  add_device_flag(*app, request->device, "Timelines and traces");
   app->add_option("--out", request->out, "Write the measured times, for --cost measured:FILE")
       ->type_name("FILE|-")
       ->group("Timelines and traces");
@@ -368,6 +369,7 @@ Command add_what_if(CLI::App& parent) {
   app->add_option("--cluster", request->cluster, "That the traces were taken on, for --out from a profiler's")
       ->type_name("CLUSTER")
       ->group("Output");
+  add_device_flag(*app, request->device, "Output");
   add_json_flag(*app, request->json, "replay, answers and ranks");
   add_report_flag(*app, request->report, "the step as traced and under each question");
   app->add_option("--gantt", request->gantt, "Draw the first step as traced")->type_name("FILE.svg|.png")->group("Output");

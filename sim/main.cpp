@@ -186,6 +186,7 @@ int run(int argc, char** argv) {
   finish(*completion, "Example:\n  source <(tawpipe completion bash)");
 
   std::string cluster;
+  std::string device;
   std::string file;
   int nodes = 0;
   CLI::App* topology = add_command(app, "topology", "Show a cluster, or import a machine's description");
@@ -196,11 +197,13 @@ int run(int argc, char** argv) {
       ->type_name("")
       ->required()
       ->group("What");
+  add_device_flag(*show, device, "What");
   add_json_flag(*show, json, "the cluster");
   finish(*show, "Example:\n  tawpipe topology show dgx-a100*2 --json cluster.json");
   CLI::App* import = add_command(*topology, "import", "Read nvidia-smi topo -m, NCCL's topology XML, or cluster JSON");
   import->add_option("file", file, "The file")->type_name("")->required()->group("What");
   add_count(*import, "--nodes", nodes, "How many such nodes (default 1)", "N", "What");
+  add_device_flag(*import, device, "What");
   add_json_flag(*import, json, "the cluster");
   finish(*import, "Example:\n  nvidia-smi topo -m > node.txt\n  tawpipe topology import node.txt --nodes 4 --json cluster.json");
 
@@ -291,8 +294,8 @@ int run(int argc, char** argv) {
 #endif
     if (compare->parsed()) return run_compare(request, schedules, baselines);
     if (validate->parsed()) return run_validate(request, order);
-    if (show->parsed()) return run_topology_show(cluster, json);
-    if (import->parsed()) return run_topology_import(file, nodes, json);
+    if (show->parsed()) return run_topology_show(cluster, device, json);
+    if (import->parsed()) return run_topology_import(file, nodes, device, json);
     if (!chakra_out.empty()) return run_chakra_export(request, chakra_out);
     return graph_out.empty() ? run_export(request, how) : run_graph_export(request, graph_out);
   } catch (const tawpipe::InputError& error) {

@@ -329,7 +329,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (work) take_measured_work(*work, request, model);
   const HeldSms held = parse_hold_sms(request.hold_sms);
   std::visit([&](auto& any) { any.held_sms = held; }, cost);
-  Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster),
+  Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster, request.device),
                   .model = model,
                   .cost = std::move(cost)};
   if (!held.is_off()) {

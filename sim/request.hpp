@@ -24,6 +24,7 @@ inline const std::vector<std::string> compared_schedules{"tawpipe", "weipipe", "
 /// The shared flags as given.
 struct Request {
   std::string cluster;
+  std::string device;  ///< of all nodes, in place of what `cluster` says; "": as it says, or assumed
   std::string model;
   std::optional<Cluster> cluster_value;    ///< instead of the name; not a flag, but Python (python/) has values
   std::optional<Transformer> model_value;  ///< likewise
@@ -105,6 +106,10 @@ Chosen choose(const Problem& problem, const ScheduleChoice& choice);
 /// A layout that fits if none of the problem's schedules does (search/what_fits.hpp).
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
 
+/// The name of a device that was assumed for want of another; "" where none was, or no time depends
+/// on it.
+std::string assumed_device(const Problem& problem);
+
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
@@ -132,7 +137,7 @@ std::string describe_cost(const Problem& problem);
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines);
-int run_topology_show(const std::string& cluster, const std::string& json);
-int run_topology_import(const std::string& file, int nodes, const std::string& json);
+int run_topology_show(const std::string& cluster, const std::string& device, const std::string& json);
+int run_topology_import(const std::string& file, int nodes, const std::string& device, const std::string& json);
 
 }  // namespace tawpipe::sim

@@ -177,13 +177,17 @@ class Diagnosis(_Report):
     """What keeps a job from going on: verdict, culprits, cycle, waits."""
 
 
-def cluster(given: ClusterLike) -> Cluster:
-    """The cluster of a name ("dgx-h100*4", "3x8"), a file, or a dict in the form of docs/topology.md."""
+def cluster(given: ClusterLike, device: str = "") -> Cluster:
+    """The cluster of a name ("dgx-h100*4", "3x8"), a file, or a dict in the form of docs/topology.md.
+
+    Args:
+        device: The GPU by name, where `given` (a name or a file) names none, or another than it names.
+    """
     if isinstance(given, Cluster):
         return given
     if isinstance(given, Mapping):
         return Cluster.from_json(json.dumps(given))
-    return Cluster.named(os.fspath(given))
+    return Cluster.named(os.fspath(given), device)
 
 
 def model(given: ModelLike) -> Model:

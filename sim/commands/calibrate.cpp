@@ -28,7 +28,7 @@ int calibrate_timelines(const CalibrateRequest& request) {
                             " --schedule-file; give each timeline its schedule, in the same order"));
   }
   if (request.cluster.empty()) throw InputError("--cluster is missing; give the cluster that the timelines were measured on");
-  const Cluster cluster = resolve_cluster(request.cluster);
+  const Cluster cluster = resolve_cluster(request.cluster, request.device);
   std::optional<OutputFile> file;
   if (!request.out.empty()) file.emplace(request.out);
   std::list<Schedule> schedules;  // runs refer to them

@@ -74,6 +74,7 @@ struct CalibrateRequest {
   std::vector<std::string> kineto;     ///< --kineto FILE, any number: or from traces of PyTorch's profiler
   KinetoNames names;                   ///< --layer, --embedding, --head in those traces
   std::string cluster;                 ///< --cluster on which the timelines or traces were measured
+  std::string device;                  ///< --device, of that cluster
   std::string out;                     ///< --out FILE|-: the measured times
 };
 

@@ -91,7 +91,7 @@ TodayFile read_today(PlanFlags& flags) {
   Request& base = flags.base;
   if (!base.cluster_value && base.cluster.empty())
     throw InputError("--cluster is missing: --today needs to know the number of devices");
-  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster);
+  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster, base.device);
   const std::string text = read_text(flags.today, "file of settings", 16);
   if (flags.tokens > 0) {
     base.global_batch = batch_of_tokens(flags);

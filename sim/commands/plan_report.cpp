@@ -31,6 +31,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   add("--schedule", plan.choice.schedule);
   for (const auto& [key, value] : plan.choice.options) add("--option", concat(key, "=", value));
   add("--cluster", base.cluster);
+  if (!base.device.empty()) add("--device", base.device);
   add("--model", base.model);
   add("--sequence", request.problem.sequence);
   add("--global-batch", request.problem.global_batch);
@@ -173,6 +174,7 @@ Json result_json(const Planned& planned) {
   json["devices"] = planned.request.problem.cluster.ranks();
   json["model"] = planned.request.problem.model->name;
   json["cost"] = describe_cost(planned.request.problem);
+  if (const std::string device = assumed_device(planned.request.problem); !device.empty()) json["assumed_device"] = device;
   json["plans"] = Json::array();
   json["pareto"] = Json::array();
   const std::size_t shown = std::min(result.plans.size(), static_cast<std::size_t>(planned.flags.top));

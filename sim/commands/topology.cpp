@@ -39,6 +39,8 @@ std::string adapters_text(const NodeType& type) {
 std::string show_text(const Cluster& cluster) {
   std::string out = fmt::format("{}: {} {}, {} devices, {} links\n", cluster.name(), cluster.nodes(),
                                 cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), cluster.links());
+  if (const std::string device = assumed_device({.cluster = cluster}); !device.empty())
+    out += fmt::format("{} is assumed, as nothing names the GPU; --device NAME names it\n", device);
   Table nodes{{{"node"}, {"ranks"}, {"device"}, {"memory", Align::right}, {"peak", Align::right}, {"network"}}};
   constexpr int most = 16;
   for (int n = 0; n < std::min(cluster.nodes(), most); ++n) {
@@ -110,10 +112,12 @@ int show(const Cluster& cluster, const std::string& json) {
 
 }  // namespace
 
-int run_topology_show(const std::string& cluster, const std::string& json) { return show(resolve_cluster(cluster), json); }
+int run_topology_show(const std::string& cluster, const std::string& device, const std::string& json) {
+  return show(resolve_cluster(cluster, device), json);
+}
 
-int run_topology_import(const std::string& file, int nodes, const std::string& json) {
-  return show(read_cluster_file(file, nodes), json);
+int run_topology_import(const std::string& file, int nodes, const std::string& device, const std::string& json) {
+  return show(read_cluster_file(file, nodes, device), json);
 }
 
 }  // namespace tawpipe::sim

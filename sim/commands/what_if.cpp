@@ -323,7 +323,7 @@ MeasuredCost times_of(const WhatIfRequest& request, const TracedRun& run) {
     return measured_cost(run, request.layers);
   }
   if (request.cluster.empty()) throw InputError("--out needs --cluster, the one that the traces were taken on");
-  const Cluster cluster = resolve_cluster(request.cluster);
+  const Cluster cluster = resolve_cluster(request.cluster, request.device);
   std::vector<GpuProfile> profiles;
   for (const std::string& path : request.traces)
     profiles.push_back(read_kineto_trace(read_text(path, "trace", 8 << 10), {}, one_line(path)));

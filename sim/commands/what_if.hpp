@@ -17,6 +17,7 @@ struct WhatIfRequest {
   bool together = false;                ///< --together: all questions at once, not one by one
   int layers = 0;                       ///< --layers of the model, for --out from a straggler trace; 0: not given
   std::string cluster;                  ///< --cluster where the traces were taken, for --out from a profiler's
+  std::string device;                   ///< --device, of that cluster
   std::string out;                      ///< --out FILE|-: measured times
   std::string json;                     ///< --json FILE|-
   std::string report;                   ///< --report FILE.html

@@ -74,13 +74,15 @@ inline bool looks_like_dimensions(std::string_view text) {
   return text.find_first_of("x+") != std::string_view::npos && text.find_first_not_of("0123456789x+") == std::string_view::npos;
 }
 
-/// A cluster of that size of A100-80G devices at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an
-/// adapter of 24 GB/s (200 Gb/s limited by a gen 4 slot) for each device, and a gen 4 slot of its
-/// own to the host. `device` names another type (topology/devices.hpp).
+/// A cluster of that size at the speeds of the usual machine around its device (link_speeds(),
+/// usual_nvlinks()), with an adapter and a slot to the host for each device. Of an A100-80G, which
+/// is assumed if `device` is "": NVLink 12 x 20 GB/s, adapters of 24 GB/s (200 Gb/s limited by a gen
+/// 4 slot), gen 4 slots. Devices without NVLink reach each other through their slots.
+/// @param device  its name (topology/devices.hpp)
 /// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
 /// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices
 /// devices.
-inline Cluster cluster_from_dimensions(std::string_view text, std::string_view device = "A100-80G") {
+inline Cluster cluster_from_dimensions(std::string_view text, std::string_view device = "") {
   std::vector<std::int32_t> sizes;
   const auto cross = text.find('x');
   if (cross != std::string_view::npos) {
@@ -104,15 +106,19 @@ inline Cluster cluster_from_dimensions(std::string_view text, std::string_view d
     check_cluster_size(1, total);
   }
   const int largest = *std::max_element(sizes.begin(), sizes.end());
-  const DeviceSpec spec = device_named(device);
+  const KnownDevice& known = known_device(device.empty() ? "A100-80G" : device);
+  const LinkSpeeds speeds = link_speeds(known.sm);
+  const LinkSpec slot{speeds.pcie, Duration{5'700'000}};
+  const int nvlinks = usual_nvlinks(known);
   return ClusterBuilder{}
       .name(std::string{text})
-      .device(spec)
+      .device(device.empty() ? assumed_spec(known) : spec_of(known))
       .devices_of_nodes(std::move(sizes))
       .adapters_per_node(largest)
-      .intra_node({nvlink_speed(80) * 12.0, Duration{3'400'000}})
-      .inter_node({pcie_speed(16), Duration{14'000'000}})
-      .host_link({pcie_speed(16), Duration{5'700'000}})
+      .intra_node(nvlinks > 0 ? LinkSpec{speeds.nvlink * nvlinks, Duration{3'400'000}} : slot,
+                  nvlinks > 0 ? LinkClass::nvlink : LinkClass::pcie)
+      .inter_node({std::min(speeds.network, speeds.pcie), Duration{14'000'000}})
+      .host_link(slot)
       .build();
 }
 

@@ -30,24 +30,30 @@ TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
 
 /// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix)
 /// gives `nodes` such nodes.
-/// @param nodes  0: as the file says, or one. @throws InputError  naming the file, and the place in
-/// it.
-TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0);
+/// @param nodes  0: as the file says, or one
+/// @param device  all devices, by name (topology/devices.hpp), whatever the text says; "": as it
+/// says, or else assumed (DeviceSpec::assumed). Link speeds that the text does not give are of the
+/// usual machine around it.
+/// @throws InputError  naming the file, and the place in it; for an unknown device.
+TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0,
+                                         std::string_view device = "");
 
 inline constexpr std::int64_t max_cluster_file_mebibytes = 64;
 
 /// A cluster file of any format. @throws InputError  if it cannot be read, and as
 /// cluster_from_text().
-TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0);
+TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0, std::string_view device = "");
 
 /// The cluster of `--cluster TEXT`: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"),
 /// or a file; a file that describes one machine may be multiplied too ("node.xml*4").
-/// @throws InputError  with the nearest preset's name.
-TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text);
+/// @param device  as cluster_from_text(); of a preset in its links
+/// @throws InputError  with the nearest preset's name; for an unknown device.
+TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device = "");
 
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -62,6 +68,20 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text);
 #include "tawpipe/topology/nvidia_smi_topology.hpp"
 
 namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// The cluster with all devices of that name, with its links; "": as it is.
+inline Cluster with_device(const Cluster& cluster, std::string_view device) {
+  if (device.empty()) return cluster;
+  std::vector<NodeType> kinds = cluster.kinds();
+  for (NodeType& kind : kinds) kind.devices.assign(kind.devices.size(), device_named(device));
+  std::vector<std::int32_t> nodes;
+  for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(cluster.kind_index(NodeId{node}));
+  return Cluster{cluster.name(), std::move(kinds), std::move(nodes), cluster.fabric()};
+}
+
+}  // namespace detail
 
 TAWPIPE_INLINE Cluster cluster_from_json(std::string_view text, std::string_view source) {
   const JsonDocument document{text, source};
@@ -94,7 +114,7 @@ TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text) {
   return text.find("GPU0") == std::string_view::npos ? ClusterFormat::unknown : ClusterFormat::nvidia_smi;
 }
 
-TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes) {
+TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes, std::string_view device) {
   const auto format = cluster_format(text);
   if (format == ClusterFormat::unknown) {
     throw InputError(concat(source, " is no cluster: expected JSON, NCCL's topology XML, or the output of nvidia-smi topo -m"));
@@ -102,31 +122,33 @@ TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view
   if (format == ClusterFormat::json) {
     if (nodes != 0)
       throw InputError(concat(source, " is a whole cluster and says its number of nodes; leave out '*", nodes, "'"));
-    return cluster_from_json(text, source);
+    return detail::with_device(cluster_from_json(text, source), device);
   }
-  NodeType node =
-      format == ClusterFormat::nccl_xml ? node_type_from_nccl_xml(text, {}, source) : node_type_from_nvidia_smi(text, {}, source);
+  std::optional<DeviceSpec> spec;
+  if (!device.empty()) spec = device_named(device);
+  NodeType node = format == ClusterFormat::nccl_xml ? node_type_from_nccl_xml(text, {.device = spec}, source)
+                                                    : node_type_from_nvidia_smi(text, {.device = spec, .speeds = {}}, source);
   const int count = nodes == 0 ? 1 : nodes;
   check_cluster_size(count, static_cast<std::int64_t>(node.devices.size()));
   return Cluster{std::string{source}, {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(count), 0)};
 }
 
-TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes) {
-  return cluster_from_text(read_text_file(path, "cluster file", max_cluster_file_mebibytes), path, nodes);
+TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes, std::string_view device) {
+  return cluster_from_text(read_text_file(path, "cluster file", max_cluster_file_mebibytes), path, nodes, device);
 }
 
-TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text) {
+TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device) {
   if (const std::string shown = one_line(std::string{text}); shown != text) {
     throw InputError(unknown_name("cluster", shown, clusters::names()));
   }
-  if (clusters::find(text) != nullptr) return clusters::named(text);
-  if (looks_like_dimensions(text)) return cluster_from_dimensions(text);
+  if (clusters::find(text) != nullptr) return detail::with_device(clusters::named(text), device);
+  if (looks_like_dimensions(text)) return cluster_from_dimensions(text, device);
   const auto find_file = [](const std::string& path) { return find_text_file(path, "cluster file", max_cluster_file_mebibytes); };
-  if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text);
+  if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text, 0, device);
   const auto [name, nodes] = split_node_count(text);
-  if (find_sized_cluster(text).first != nullptr) return cluster_named(text);
+  if (find_sized_cluster(text).first != nullptr) return detail::with_device(cluster_named(text), device);
   if (nodes > 0) {
-    if (const auto content = find_file(std::string{name})) return cluster_from_text(*content, name, nodes);
+    if (const auto content = find_file(std::string{name})) return cluster_from_text(*content, name, nodes, device);
   }
   const bool means_path = name.find_first_of("./") != std::string_view::npos;
   throw InputError(concat(

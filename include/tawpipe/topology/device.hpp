@@ -20,8 +20,13 @@ struct DeviceSpec {
   FlopsPerSecond peak_fp4{};          ///< dense 4-bit one; 0: none
   BytesPerSecond memory_bandwidth{};  ///< device memory, read plus write
   int sms = 0;                        ///< multiprocessors; 0: unknown
+  bool assumed = false;               ///< what described the machine did not name it
 
-  bool operator==(const DeviceSpec&) const = default;
+  /// The same numbers, however they were found.
+  bool operator==(const DeviceSpec& other) const {
+    return name == other.name && memory == other.memory && peak == other.peak && peak_fp8 == other.peak_fp8 &&
+           peak_fp4 == other.peak_fp4 && memory_bandwidth == other.memory_bandwidth && sms == other.sms;
+  }
 };
 
 }  // namespace tawpipe

@@ -90,4 +90,30 @@ inline DeviceSpec spec_of(const KnownDevice& device) {
 /// A device by name, such as "A100-80G". @throws InputError  as known_device().
 inline DeviceSpec device_named(std::string_view name) { return spec_of(known_device(name)); }
 
+/// The same where a machine's description names none.
+inline DeviceSpec assumed_spec(const KnownDevice& device) {
+  DeviceSpec spec = spec_of(device);
+  spec.assumed = true;
+  return spec;
+}
+
+/// NVLinks of each GPU of the usual machine around the device; 0: it has PCI Express only.
+/// Source: NVIDIA's data sheets: 4 of P100, 6 of V100, 12 of A100, 8 of A800, 18 from H100 on.
+inline int usual_nvlinks(const KnownDevice& device) {
+  switch (device.sm) {
+    case 60:
+      return 4;
+    case 70:
+      return 6;
+    case 80:
+      return device.name.starts_with("A800") ? 8 : 12;
+    case 90:
+    case 100:
+    case 103:
+      return 18;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace tawpipe

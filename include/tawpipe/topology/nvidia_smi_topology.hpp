@@ -35,7 +35,7 @@ struct SmiTopology {
 
 /// Settings that the matrix does not contain.
 struct SmiOptions {
-  std::optional<DeviceSpec> device;  ///< default: H100-80G where a pair has 18 NVLinks, A100-80G otherwise
+  std::optional<DeviceSpec> device;  ///< default: assumed, H100-80G where a pair has 18 NVLinks, otherwise A100-80G
   std::optional<LinkSpeeds> speeds;  ///< default: link_speeds() of the device's generation
 };
 
@@ -125,7 +125,7 @@ inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& 
   int most_nvlinks = 0;
   for (const auto& cell : topology.cells) most_nvlinks = std::max(most_nvlinks, cell.nvlinks);
   const KnownDevice& fallback = known_device(most_nvlinks == 18 ? "H100-80G" : "A100-80G");
-  const DeviceSpec device = options.device ? *options.device : spec_of(fallback);
+  const DeviceSpec device = options.device ? *options.device : assumed_spec(fallback);
   int sm = fallback.sm;
   for (const auto& known : known_devices()) sm = known.name == device.name ? known.sm : sm;
   const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds(sm);

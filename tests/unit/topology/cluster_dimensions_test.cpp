@@ -29,7 +29,18 @@ TEST_CASE("a + b + c are unequal nodes") {
   CHECK(cluster.kinds().size() == 2);
 }
 
-TEST_CASE("another device may be named") { CHECK(cluster_from_dimensions("1x2", "H100-80G").device(Rank{1}).name == "H100-80G"); }
+TEST_CASE("a device that is named has the links of its usual machine; without a name one is assumed") {
+  CHECK(cluster_from_dimensions("1x2").device(Rank{0}).assumed);
+  CHECK(cluster_from_dimensions("2x2") == cluster_from_dimensions("2x2", "A100-80G"));
+  const Cluster hopper = cluster_from_dimensions("2x2", "H100-80G");
+  CHECK(hopper.device(Rank{1}).name == "H100-80G");
+  CHECK_FALSE(hopper.device(Rank{1}).assumed);
+  CHECK(hopper.kinds()[0].links[0].bandwidth.value() == doctest::Approx(370.8e9));  // 18 x 20.6
+  CHECK(cluster_from_dimensions("1x2", "A800-80G").kinds()[0].links[0].bandwidth.value() == doctest::Approx(160e9));
+  const Link slot = cluster_from_dimensions("1x2", "L40S-48G").kinds()[0].links[0];
+  CHECK(slot.kind == LinkClass::pcie);
+  CHECK(slot.bandwidth.value() == doctest::Approx(24e9));
+}
 
 TEST_CASE("a size that cannot be says why") {
   const auto error = [](std::string_view text) { return samples::error_of([&] { cluster_from_dimensions(text); }); };

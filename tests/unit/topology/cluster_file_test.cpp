@@ -200,6 +200,21 @@ TEST_CASE("a text resolves to a preset, a size or a file") {
   CHECK(resolve_cluster("dgx-h100*2").ranks() == 16);
   CHECK(resolve_cluster("a800x24-10gbe").ranks() == 24);
   CHECK(resolve_cluster("3x8").ranks() == 24);
+  // A device by name replaces what is assumed, and what is said.
+  for (const std::string& text :
+       {std::string{"3x8"}, std::string{"dgx-a100*2"}, std::string{"dgx-h100"}, samples::path("regular.cluster.json"),
+        samples::path("nvswitch_4gpu.nccl.xml"), samples::path("pcie_4gpu_2nic.smi.txt") + "*2"}) {
+    CAPTURE(text);
+    const Cluster named = resolve_cluster(text, "H200-141G");
+    CHECK(named.ranks() == resolve_cluster(text).ranks());
+    for (int rank = 0; rank < named.ranks(); ++rank) CHECK(named.device(Rank{rank}) == device_named("H200-141G"));
+    CHECK(contains(error_of([&] { resolve_cluster(text, "H200"); }), "H200-141G"));
+  }
+  CHECK(resolve_cluster("3x8").device(Rank{0}).assumed);
+  CHECK(resolve_cluster(samples::path("pcie_4gpu_2nic.smi.txt")).device(Rank{0}).assumed);
+  CHECK_FALSE(resolve_cluster("dgx-h100").device(Rank{0}).assumed);
+  const Cluster assumed = resolve_cluster("1x2");
+  CHECK(cluster_from_json(write_cluster_json(assumed)).device(Rank{0}).assumed);
   CHECK(resolve_cluster("8+4").ranks() == 12);
   CHECK(resolve_cluster(samples::path("regular.cluster.json")).name() == "lab");
   CHECK(resolve_cluster(samples::path("nvswitch_4gpu.nccl.xml")).ranks() == 4);

@@ -60,7 +60,8 @@ inline LinkSpec read_link_spec(JsonValue object) { return {read_bandwidth(object
 inline DeviceSpec read_device(JsonValue json) {
   if (json.is_text()) return json.parsed(device_named);
   json.only("name", "memory", "memory_bytes", "peak", "flops_per_second", "peak_fp8", "fp8_flops_per_second", "peak_fp4",
-            "fp4_flops_per_second", "memory_bandwidth", "memory_bytes_per_second", "sms");
+            "fp4_flops_per_second", "memory_bandwidth", "memory_bytes_per_second", "sms", "assumed");
+  const auto assumed = json.find("assumed");
   const auto sms = json.find("sms");
   const auto low_peak = [&](std::string_view key, std::string_view exact_key) {
     return json.find(key) || json.find(exact_key) ? read_rate(json, key, exact_key, parse_flops_rate) : FlopsPerSecond{};
@@ -71,7 +72,8 @@ inline DeviceSpec read_device(JsonValue json) {
           .peak_fp8 = low_peak("peak_fp8", "fp8_flops_per_second"),
           .peak_fp4 = low_peak("peak_fp4", "fp4_flops_per_second"),
           .memory_bandwidth = read_rate(json, "memory_bandwidth", "memory_bytes_per_second", parse_bandwidth),
-          .sms = sms ? sms->whole<int>(1, max_device_sms) : 0};
+          .sms = sms ? sms->whole<int>(1, max_device_sms) : 0,
+          .assumed = assumed && assumed->boolean()};
 }
 
 /// A list of at most `most` items.
@@ -309,6 +311,7 @@ inline Json node_type_json(const NodeType& type) {
     if (device.peak_fp8 > FlopsPerSecond{}) devices.back()["fp8_flops_per_second"] = device.peak_fp8.value();
     if (device.peak_fp4 > FlopsPerSecond{}) devices.back()["fp4_flops_per_second"] = device.peak_fp4.value();
     if (device.sms > 0) devices.back()["sms"] = device.sms;
+    if (device.assumed) devices.back()["assumed"] = true;
   }
   Json json{{"name", type.name},   {"devices", std::move(devices)}, {"links", links_json(type.links)},
             {"paths", type.paths}, {"to_network", type.to_network}, {"from_network", type.from_network}};

@@ -22,7 +22,7 @@ namespace tawpipe::inline v0 {
 
 /// Settings for what NCCL's XML may leave open.
 struct NcclXmlOptions {
-  std::optional<DeviceSpec> device;  ///< default: by the GPU's PCI device id, otherwise by its `sm`, otherwise A100-80G
+  std::optional<DeviceSpec> device;  ///< default: by the GPU's PCI device id, otherwise assumed by its `sm`, otherwise A100-80G
   /// NVLinks of each GPU to an NVSwitch, for hint files, which leave NVLink to detection; 0: none.
   int nvlinks = 0;
 };
@@ -147,8 +147,8 @@ class NcclXmlReader {
     }
   }
 
-  /// The table's entry: by PCI device id, by compute capability, or an A100.
-  const KnownDevice& table_entry(const Gpu& gpu) const {
+  /// The table's entry: by PCI device id, or assumed by compute capability, or an A100.
+  std::pair<const KnownDevice&, bool> table_entry(const Gpu& gpu) const {
     struct Id {
       std::string_view device;
       std::string_view name;
@@ -159,16 +159,16 @@ class NcclXmlReader {
                           {"0x2204", "RTX3090-24G"}, {"0x1db5", "V100-32G"}, {"0x1eb8", "T4-16G"},      {"0x15f9", "P100-16G"}};
     const std::string_view device = gpu.pci.attribute("device").value();
     for (const auto& known : ids) {
-      if (known.device == device) return known_device(known.name);
+      if (known.device == device) return {known_device(known.name), false};
     }
     const int sm = number(gpu.gpu, "sm", 0, 0, 999);
-    if (sm == 0) return known_device("A100-80G");
+    if (sm == 0) return {known_device("A100-80G"), true};
     std::string all;
     for (const auto& known : known_devices()) {
-      if (known.sm == sm || (known.name == "B200-180G" && sm / 10 == 10)) return known;
+      if (known.sm == sm || (known.name == "B200-180G" && sm / 10 == 10)) return {known, true};
       all += concat(all.empty() ? "" : ", ", known.sm);
     }
-    if (options_.device) return known_device("A100-80G");
+    if (options_.device) return {known_device("A100-80G"), true};
     throw fail(gpu.gpu, concat("sm=\"", sm, "\" is no GPU of the table (", all, "); name the device"));
   }
 
@@ -176,10 +176,12 @@ class NcclXmlReader {
     std::stable_sort(gpus_.begin(), gpus_.end(), [](const Gpu& a, const Gpu& b) { return a.dev < b.dev; });
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
       auto& gpu = gpus_[i];
-      const auto& known = table_entry(gpu);
+      const auto [known, assumed] = table_entry(gpu);
       const int sm = number(gpu.gpu, "sm", 0, 0, 999);
       gpu.sm = sm == 0 ? known.sm : sm;
-      gpu.vertex = graph_.add_device(concat("GPU", i), options_.device ? *options_.device : spec_of(known));
+      gpu.vertex = graph_.add_device(concat("GPU", i), options_.device ? *options_.device
+                                                       : assumed       ? assumed_spec(known)
+                                                                       : spec_of(known));
     }
   }
 
