@@ -206,6 +206,10 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   const auto simulated = [&](const FrameworkJob& one) { return predict(problem_of(one, planned.request.problem)).summary; };
   today.request.problem = problem_of(today.file.job, planned.request.problem);
   take_switches(today.flags.base, today.request.problem, [](const char*) { return false; });
+  const StageCut& cut = today.request.problem.stage_cut;
+  today.flags.base.layers_per_stage = cut.layers.empty() ? "" : name(cut);
+  today.flags.base.embedding_is_layer = cut.embedding == 1;
+  today.flags.base.loss_is_layer = cut.head == 1;
   const FrameworkJob& now = today.file.job;
   today.plan = {.layout = now.layout(), .choice = now.choice, .bound = {}, .summary = simulated(now)};
   const Transformer& model = *planned.request.problem.model;

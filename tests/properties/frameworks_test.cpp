@@ -37,7 +37,8 @@ std::string decisive(const FrameworkJob& job) {
   if (job.mesh.data * job.mesh.context > 1 && (!job.splits_batch() || job.choice.schedule == "ddp")) {
     text += concat(" sh", name(job.sharding), " ", name(job.reshard));
   }
-  if (job.mesh.pipeline > 1 && !job.splits_batch()) text += concat(" e", job.edges_count_as_layers);
+  if (job.mesh.pipeline > 1 && !job.splits_batch())
+    text += concat(" e", job.edges_count_as_layers, " ", name(job.stage_cut), job.stage_cut.embedding, job.stage_cut.head);
   return text;
 }
 
@@ -95,6 +96,20 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   return for_framework(framework, request);
 }
 
+/// Stages of unequal numbers of layers, some without any; or one of embedding and loss counted.
+void draw_cut(support::Random& random, FrameworkJob& job) {
+  const int stages = job.mesh.pipeline * job.chunks();
+  job.edges_count_as_layers = false;
+  if (random.between(0, 3) == 0) {
+    job.model->layers += job.mesh.pipeline * job.chunks() - 1;
+    job.stage_cut = {.embedding = 1};
+    return;
+  }
+  job.stage_cut = {.layers = std::vector<std::int32_t>(static_cast<std::size_t>(stages), 0)};
+  for (int layer = 0; layer < job.model->layers; ++layer)
+    ++job.stage_cut.layers[static_cast<std::size_t>(random.between(0, stages - 1))];
+}
+
 /// What a search tries around a layout.
 PlanLayout draw_around(support::Random& random, PlanLayout layout) {
   if (layout.recompute == Recompute::full && random.between(0, 2) == 0) layout.recompute_layers = random.between(1, 4);
@@ -122,9 +137,10 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
         const PlanLayout layout = draw_around(random, support::one_of(random, layouts));
         const ScheduleChoice& choice = support::one_of(random, request.schedules);
         FrameworkJob job = job_of(request.problem, layout, choice);
+        if (framework == Framework::megatron && random.between(0, 3) == 0) draw_cut(random, job);
         if (!cannot_run(framework, job).empty()) continue;
         CHECK(job.model->loss_chunk == 0);
-        CHECK((job.equal_stages || job.mesh.pipeline == 1 || job.splits_batch()));
+        CHECK((!job.stage_cut.balanced || job.mesh.pipeline == 1 || job.splits_batch()));
         CHECK(job.sharding == layout.sharding.value_or(request.problem.sharding));
         CHECK(job.offload == layout.offload.value_or(request.problem.offload));
         const std::string text = write_job(framework, job, {"a comment", "another: 'x' \"y\""});

@@ -47,7 +47,7 @@ struct FrameworkJob {
   std::int64_t optimizer_bytes = 0;            ///< of a parameter's states; 0: as with all of them in float32
   bool master_copies = true;                   ///< they include a copy of weights of 16 bits
   bool edges_count_as_layers = false;          ///< embedding and loss, when the model is cut into stages
-  bool equal_stages = true;                    ///< of as many layers each, with these
+  StageCut stage_cut = {};                     ///< where stages are not of as many layers each, with these
   std::optional<Dtype> dtype = {};             ///< of the weights, if the settings give it
   std::optional<ProductFormat> products = {};  ///< of the layers' products, if the settings give it by itself
   bool narrow_gathers = false;                 ///< with that, weights are gathered in it
@@ -80,6 +80,9 @@ struct FrameworkJob {
 /// A plan's choice as a job, with the switches of its problem.
 /// @pre problem has a model
 inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
+  StageCut cut = layout.balanced_stages ? StageCut{.balanced = true} : problem.stage_cut;
+  const bool both_count = cut == StageCut{.embedding = 1, .head = 1};
+  if (both_count) cut = {};
   FrameworkJob job{
       .mesh = layout.mesh,
       .choice = choice,
@@ -105,8 +108,8 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .gradient_bytes = problem.parameter_bytes.gradient,
       .optimizer_bytes = problem.parameter_bytes.optimizer,
       .master_copies = problem.master_copies,
-      .edges_count_as_layers = problem.model->edges_count_as_layers,
-      .equal_stages = problem.stage_cut.is_even() && !layout.balanced_stages,
+      .edges_count_as_layers = both_count || (problem.model->edges_count_as_layers && cut.is_even()),
+      .stage_cut = std::move(cut),
       .dtype = problem.model->dtype,
       .model = problem.model};
   if (layout.loss_chunk > 0) job.model->loss_chunk = layout.loss_chunk;
@@ -180,6 +183,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.context_exchange = job.context_exchange;
   base.context_inner = job.context_inner;
   base.offload = job.offload;
+  base.stage_cut = job.stage_cut;
   if (base.model && job.dtype && *job.dtype != base.model->dtype) {
     base.model = with_dtype(*std::move(base.model), *job.dtype);
     base.parameter_bytes = trained_bytes(*job.dtype);
@@ -212,8 +216,9 @@ class Reasons {
 };
 
 /// Requirements of any framework on the stages, the loss and the batch.
-inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job) {
-  reasons.add_if(!job.equal_stages && job.mesh.pipeline > 1 && !job.splits_batch(),
+/// @param writes_cut  whether the job's stages are written though they are not equal
+inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job, bool writes_cut = false) {
+  reasons.add_if(!job.stage_cut.is_even() && !writes_cut && job.mesh.pipeline > 1 && !job.splits_batch(),
                  "stages of other than equal numbers of layers are not written (--layers-per-stage)");
   reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once (--loss-chunk)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
@@ -234,7 +239,10 @@ inline bool lies_as(const Mesh& mesh, std::string_view order) {
 }
 
 /// The number of parts for the layers if embedding and loss may count.
-inline int slots_of(const FrameworkJob& job) { return job.model ? job.model->layers + (job.edges_count_as_layers ? 2 : 0) : 0; }
+inline int slots_of(const FrameworkJob& job) {
+  const int edges = job.edges_count_as_layers ? 2 : (job.stage_cut.embedding == 1 ? 1 : 0) + (job.stage_cut.head == 1 ? 1 : 0);
+  return job.model ? job.model->layers + edges : 0;
+}
 
 /// Whether two models have the same matrices.
 inline bool same_sizes(const Transformer& a, const Transformer& b) {

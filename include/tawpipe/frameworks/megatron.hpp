@@ -43,10 +43,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
   }
   job.edges_count_as_layers = flags.embedding_counts && flags.loss_counts;
-  if (flags.embedding_counts != flags.loss_counts) {
-    read.fail(flags.embedding_counts ? "--account-for-embedding-in-pipeline-split" : "--account-for-loss-in-pipeline-split",
-              "embedding and loss are modelled as layers both or neither");
-  }
+  job.stage_cut = detail::megatron_stage_cut(read);
   if (flags.bf16 && flags.fp16) read.fail("--fp16", "not with --bf16");
   detail::read_megatron_model(read, job);
   if (job.model) job.model->edges_count_as_layers = job.edges_count_as_layers;
@@ -57,12 +54,13 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   job.mesh = {.tensor = flags.tensor, .context = flags.context, .data = data};
   job.mesh.order = parse_mesh_order(flags.tp_pp_dp ? "tcsd" : "tcds");
 
-  const int slots = flags.layers + (job.edges_count_as_layers ? 2 : 0);
-  if (flags.layers > 0 && slots % flags.pipeline != 0) {
+  const int slots = flags.layers + (flags.embedding_counts ? 1 : 0) + (flags.loss_counts ? 1 : 0);
+  const bool given = !job.stage_cut.layers.empty();
+  if (flags.layers > 0 && !given && slots % flags.pipeline != 0) {
     read.fail("--pipeline-model-parallel-size", concat(slots, " layers cannot be shared equally by ", flags.pipeline, " stages"));
   }
   const int layers_a_stage = slots / flags.pipeline;
-  int chunks = flags.virtual_stages > 0 ? flags.virtual_stages : 1;
+  int chunks = given ? static_cast<int>(std::ssize(job.stage_cut.layers)) / flags.pipeline : std::max(1, flags.virtual_stages);
   if (flags.virtual_layers > 0) {
     if (flags.virtual_stages > 0)
       read.fail("--num-virtual-stages-per-pipeline-rank", "not with --num-layers-per-virtual-pipeline-stage");
@@ -74,7 +72,9 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     chunks = layers_a_stage / flags.virtual_layers;
   }
   if (chunks > 1 && flags.pipeline == 1) {
-    read.fail(flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
+    read.fail(given                      ? "--pipeline-model-parallel-layout"
+              : flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage"
+                                         : "--num-virtual-stages-per-pipeline-rank",
               "needs --pipeline-model-parallel-size above 1");
   }
   job.recompute = detail::megatron_recompute(read, job.recompute_layers, job.recompute_parts);
@@ -160,7 +160,11 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  concat("Megatron-LM does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline ? job.mesh.pipeline * job.chunks() : 1;
   const int slots = detail::slots_of(job);
-  reasons.add_if(slots % stages != 0, concat(slots, " layers are not shared equally by ", stages, " stages"));
+  const StageCut& cut = job.stage_cut;
+  const bool given = pipeline && !cut.layers.empty();
+  reasons.add_if(!given && slots % stages != 0, concat(slots, " layers are not shared equally by ", stages, " stages"));
+  reasons.add_if(given && std::ssize(cut.layers) != stages,
+                 concat("layers are given for ", cut.layers.size(), " stages, and there are ", stages));
   reasons.add_if(name == "interleaved-1f1b" && job.microbatches() % job.mesh.pipeline != 0,
                  concat("interleaved 1F1B needs microbatches in multiples of ", job.mesh.pipeline));
   reasons.add_if(job.mesh.context > 1 && job.sequence % (2 * job.mesh.context) != 0,
@@ -192,7 +196,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(narrow && !job.shards() && !sharded,
                  "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
   reasons.add_if(narrow && fsdp2, "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
-  detail::need_what_all_need(reasons, job);
+  const auto is_count = [](double weight) { return weight == 0 || weight == 1; };
+  detail::need_what_all_need(reasons, job, !cut.balanced && is_count(cut.embedding) && is_count(cut.head));
   return reasons.take();
 }
 
@@ -208,7 +213,12 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.tensor = job.mesh.tensor;
   flags.context = job.mesh.context;
   flags.pipeline = pipeline ? job.mesh.pipeline : 1;
-  if (name == "interleaved-1f1b") flags.virtual_layers = detail::slots_of(job) / (job.mesh.pipeline * job.chunks());
+  const StageCut& cut = job.stage_cut;
+  if (pipeline && !cut.layers.empty()) {
+    flags.layout = stage_layout(cut);
+  } else if (name == "interleaved-1f1b") {
+    flags.virtual_layers = detail::slots_of(job) / (job.mesh.pipeline * job.chunks());
+  }
   if (flags.context > 1) {
     constexpr const char* words[] = {"all_gather", "p2p", "a2a", "a2a+p2p"};
     flags.context_exchange = words[static_cast<int>(job.context_exchange)];
@@ -217,7 +227,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
       flags.context_levels = concat(inner, " ", flags.context / inner);
     }
   }
-  flags.embedding_counts = flags.loss_counts = job.edges_count_as_layers;
+  flags.embedding_counts = job.edges_count_as_layers || (pipeline && cut.embedding == 1);
+  flags.loss_counts = job.edges_count_as_layers || (pipeline && cut.head == 1);
   flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tcds");
   flags.sequence_parallel = job.sequence_parallel && flags.tensor > 1;
   flags.tensor_overlap = job.tensor_overlap && flags.tensor > 1;
@@ -286,7 +297,9 @@ inline std::string megatron_text(const FrameworkJob& job, const std::vector<std:
   for (const std::string& comment : comments) text += concat("# ", comment, "\n");
   text += "MEGATRON_ARGS=(\n";
   for (const WrittenSetting& flag : written_settings(megatron_table(), megatron_flags(job))) {
-    text += concat("  ", flag.name, flag.value == "true" && !flag.is_text ? std::string{} : concat(" ", flag.value), "\n");
+    const std::string quotes = flag.value.find_first_of("|*") == std::string::npos ? "" : "'";
+    const bool alone = flag.value == "true" && !flag.is_text;
+    text += concat("  ", flag.name, alone ? std::string{} : concat(" ", quotes, flag.value, quotes), "\n");
   }
   return text + ")\n";
 }

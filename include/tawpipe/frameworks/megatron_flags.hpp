@@ -18,6 +18,9 @@ struct MegatronFlags {
   int pipeline = 1;
   int virtual_layers = 0;
   int virtual_stages = 0;
+  int first_layers = 0;
+  int last_layers = 0;
+  std::string layout;
   int context = 1;
   std::string context_exchange = "p2p";
   std::string context_levels;
@@ -84,6 +87,9 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--pipeline-model-parallel-size", &F::pipeline},
                  {"--num-layers-per-virtual-pipeline-stage", &F::virtual_layers},
                  {"--num-virtual-stages-per-pipeline-rank", &F::virtual_stages},
+                 {"--decoder-first-pipeline-num-layers", &F::first_layers},
+                 {"--decoder-last-pipeline-num-layers", &F::last_layers},
+                 {"--pipeline-model-parallel-layout", &F::layout},
                  {"--account-for-embedding-in-pipeline-split", &F::embedding_counts},
                  {"--account-for-loss-in-pipeline-split", &F::loss_counts},
                  {"--context-parallel-size", &F::context},

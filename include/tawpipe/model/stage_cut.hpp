@@ -44,6 +44,7 @@ struct StageCut {
   double head = 0;
 
   bool is_even() const { return layers.empty() && !balanced && embedding == 0 && head == 0; }
+  bool operator==(const StageCut&) const = default;
 };
 
 /// The number of layers for each stage that makes the slowest, with the embedding in the first and
@@ -162,6 +163,24 @@ inline StageCut parse_stage_layout(std::string_view text) {
 }
 
 }  // namespace detail
+
+/// The text of a cut that parse_stage_cut() reads; the weights of embedding and head are left out.
+inline std::string name(const StageCut& cut) {
+  if (cut.layers.empty()) return cut.balanced ? "auto" : "even";
+  std::string text;
+  for (const std::int32_t layers : cut.layers) text += concat(text.empty() ? "" : ",", layers);
+  return text;
+}
+
+/// The same as Megatron-LM's layout. @pre !cut.layers.empty()
+inline std::string stage_layout(const StageCut& cut) {
+  std::string text = "E";
+  for (std::size_t s = 0; s < cut.layers.size(); ++s) {
+    const std::int32_t layers = cut.layers[s];
+    text += concat(s > 0 ? "|" : "", layers == 0 ? "" : "t", layers > 1 ? concat("*", layers) : std::string{});
+  }
+  return text + "L";
+}
 
 /// "even"; "auto", balanced by a cost model; the layers of each stage, "7,8,8,7"; or Megatron-LM's
 /// layout, "Et*3|(tt|)*29L".

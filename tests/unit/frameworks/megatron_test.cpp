@@ -116,6 +116,40 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
   CHECK(job("--expert-model-parallel-size 1").notes.empty());
 }
 
+TEST_CASE("stages of given numbers of layers") {
+  const std::string four = "--pipeline-model-parallel-size 4 --bf16 ";
+  const auto layers = [&](const std::string& flags) { return name(job(four + flags).stage_cut); };
+  CHECK(layers("") == "even");
+  const std::string layout = "--pipeline-model-parallel-layout ";
+  CHECK(layers(layout + "'Et*7|t*9|t*8|t*8L'") == "7,9,8,8");
+  const FrameworkJob chunks = job(four + layout + "'E|(t*5|)*6,t*2L'");
+  CHECK(chunks.choice.schedule == "interleaved-1f1b");
+  CHECK(chunks.chunks() == 2);
+  CHECK(name(chunks.stage_cut) == "0,5,5,5,5,5,5,2");
+  // Megatron-LM: what the ends leave is shared equally, and by chunks in each rank.
+  CHECK(layers("--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 5") == "7,10,10,5");
+  CHECK(layers("--decoder-last-pipeline-num-layers 2") == "10,10,10,2");
+  const std::string uneven = "--decoder-first-pipeline-num-layers 8 --decoder-last-pipeline-num-layers 4 ";
+  CHECK(layers(uneven + "--num-virtual-stages-per-pipeline-rank 2") == "4,5,5,2,4,5,5,2");
+  const FrameworkJob counted = megatron_job(
+      "p.py --num-layers 31 --hidden-size 4096 --num-attention-heads 32 --vocab-size 32000 --seq-length 4096 --micro-batch-size "
+      "1 "
+      "--pipeline-model-parallel-size 4 --account-for-loss-in-pipeline-split",
+      "run.sh", 4);
+  CHECK(counted.stage_cut == StageCut{.head = 1});
+  CHECK_FALSE(counted.edges_count_as_layers);
+
+  CHECK(refusal(four + layout + "'Et*7|t*9|t*8|t*7L'").find("31 layers together, and the model has 32") != std::string::npos);
+  CHECK(refusal(four + layout + "'Et*16|t*8|t*8L'").find("3 stages are no multiple of 4") != std::string::npos);
+  CHECK(refusal(four + layout + "'t*32L'").find("the first is E") != std::string::npos);
+  CHECK(refusal(four + layout + "'Et*32L' --decoder-first-pipeline-num-layers 7").find("not with --decoder-first") !=
+        std::string::npos);
+  CHECK(refusal(four + "--decoder-first-pipeline-num-layers 7").find("the 25 layers left are not shared equally by 3 stages") !=
+        std::string::npos);
+  CHECK(refusal(four + uneven + "--num-virtual-stages-per-pipeline-rank 3").find("the 8 layers of a rank") != std::string::npos);
+  CHECK(refusal("--decoder-first-pipeline-num-layers 7").find("needs --pipeline-model-parallel-size") != std::string::npos);
+}
+
 TEST_CASE("context parallelism in two levels") {
   const std::string two = "--context-parallel-size 8 --cp-comm-type a2a+p2p --seq-length 4096 --bf16 ";
   const FrameworkJob levels = job(two + "--hierarchical-context-parallel-sizes 4 2");

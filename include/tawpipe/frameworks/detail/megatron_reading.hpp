@@ -78,6 +78,67 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   job.model = std::move(model);
 }
 
+/// The layers of each stage where flags give them, over all chunks; otherwise those of embedding and
+/// loss that count as a layer, if one does.
+/// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_block.py,
+/// get_num_layers_to_build (core 0.15): ranks between the first and the last have equal shares, and
+/// the chunks of a rank too.
+inline StageCut megatron_stage_cut(const ReadSettings<MegatronFlags>& read) {
+  constexpr std::string_view layout = "--pipeline-model-parallel-layout";
+  constexpr std::string_view first = "--decoder-first-pipeline-num-layers";
+  constexpr std::string_view last = "--decoder-last-pipeline-num-layers";
+  const MegatronFlags& flags = read.values;
+  const auto alone = [&](std::string_view flag, std::initializer_list<std::string_view> others) {
+    for (const std::string_view other : others) {
+      if (read.has(other)) read.fail(flag, concat("not with ", other));
+    }
+  };
+  constexpr std::string_view embedding = "--account-for-embedding-in-pipeline-split";
+  constexpr std::string_view loss = "--account-for-loss-in-pipeline-split";
+  if (read.has(layout)) {
+    alone(layout,
+          {first, last, embedding, loss, "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"});
+    StageCut cut;
+    try {
+      cut = parse_stage_layout(flags.layout);
+    } catch (const InputError& error) {
+      read.fail(layout, error.what());
+    }
+    const std::int64_t layers = sum_of(cut.layers);
+    if (std::ssize(cut.layers) % flags.pipeline != 0)
+      read.fail(layout, concat(cut.layers.size(), " stages are no multiple of ", flags.pipeline, " pipeline ranks"));
+    if (flags.layers > 0 && layers != flags.layers)
+      read.fail(layout, concat("the stages have ", layers, " layers together, and the model has ", flags.layers));
+    return cut;
+  }
+  if (!read.has(first) && !read.has(last)) {
+    if (flags.embedding_counts == flags.loss_counts) return {};
+    return {.embedding = flags.embedding_counts ? 1.0 : 0.0, .head = flags.loss_counts ? 1.0 : 0.0};
+  }
+  const std::string_view named = read.has(first) ? first : last;
+  alone(named, {embedding, loss, "--num-layers-per-virtual-pipeline-stage"});
+  if (flags.layers == 0) read.fail(named, "needs --num-layers in the same file");
+  if (flags.pipeline < 2) read.fail(named, "needs --pipeline-model-parallel-size above 1");
+  const int ends = (read.has(first) ? 1 : 0) + (read.has(last) ? 1 : 0);
+  const int left = flags.layers - flags.first_layers - flags.last_layers;
+  const int between = flags.pipeline - ends;
+  if (flags.first_layers < 0 || flags.last_layers < 0 || left < 0 || (between == 0 ? left > 0 : left % between != 0))
+    read.fail(named, concat("the ", left, " layers left are not shared equally by ", between, " stages"));
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(flags.pipeline), between == 0 ? 0 : left / between);
+  if (read.has(first)) ranks.front() = flags.first_layers;
+  if (read.has(last)) ranks.back() = flags.last_layers;
+  const int chunks = std::max(1, flags.virtual_stages);
+  StageCut cut;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (const std::int32_t layers : ranks) {
+      if (layers % chunks != 0)
+        read.fail(named, concat("the ", layers, " layers of a rank are not shared equally by ", chunks, " chunks"));
+      cut.layers.push_back(layers / chunks);
+    }
+  }
+  return cut;
+}
+
 /// The inner one of two levels, 0 where there are none.
 inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
   constexpr std::string_view name = "--hierarchical-context-parallel-sizes";

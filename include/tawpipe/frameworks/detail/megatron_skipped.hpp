@@ -13,7 +13,6 @@ namespace tawpipe::inline v0::detail {
 /// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15).
 inline std::vector<ForeignSetting> megatron_foreign() {
   constexpr std::string_view experts = "a mixture of experts is not modelled";
-  constexpr std::string_view unequal = "stages of given numbers of layers are not modelled; they are equal";
   constexpr std::string_view layers = "layers of other kinds than a decoder's are not modelled";
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
   constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism overlapped products";
@@ -30,9 +29,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--checkpoint-activations", "", "an old flag; it is --recompute-granularity full --recompute-method uniform now"},
       {"--decoder-num-layers", "", layers},
       {"--decoder-seq-length", "", layers},
-      {"--decoder-first-pipeline-num-layers", "", unequal},
-      {"--decoder-last-pipeline-num-layers", "", unequal},
-      {"--pipeline-model-parallel-layout", "", unequal},
       {"--num-distributed-optimizer-instances", "1", "several copies of the sharded states are not modelled"},
       {"--enable-full-sharding-in-hsdp", "", "several copies of the sharded states are not modelled"},
       {"--yaml-cfg", "", "flags in a YAML file are not read; write them out"},
