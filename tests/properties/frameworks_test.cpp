@@ -52,6 +52,7 @@ Transformer draw_model(support::Random& random) {
   }
   if (random.between(0, 3) == 0) model.tied = true;
   if (random.between(0, 5) == 0) model.gated = false;
+  model.fused_swiglu = model.gated && random.between(0, 1) == 0;
   if (random.between(0, 5) == 0) model.head_dim = 64;
   if (random.between(0, 5) == 0) model.recompute_layers = 2;
   if (random.between(0, 3) == 0) model.loss_in_float32 = false;
@@ -158,6 +159,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
           CHECK(back.model->dtype == job.model->dtype);
           CHECK(back.model->products == job.model->products);
           CHECK(back.model->loss_in_float32 == job.model->loss_in_float32);
+          CHECK(back.model->narrow_gathers == job.model->narrow_gathers);
+          CHECK(back.model->fused_swiglu == job.model->fused_swiglu);
         }
         ++written;
         seen.push_back(choice.schedule);

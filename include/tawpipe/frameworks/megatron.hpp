@@ -126,6 +126,11 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (flags.microbatch < 1) read.fail("--micro-batch-size", "is missing, or below 1");
   job.global_batch = read.has("--global-batch-size") ? flags.global_batch : job.microbatch_size * job.batch_parts();
   detail::check_batch(read, "--global-batch-size", job);
+  if (flags.narrow_gathers && flags.fp8.empty()) read.fail("--fp8-param-gather", "needs --fp8-format");
+  if (flags.narrow_gathers && !shards) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
+  if (flags.narrow_gathers && job.model && !job.model->narrow_gathers)
+    read.note("--fp8-param-gather",
+              concat("simulated with weights gathered in 16 bits, as products are in ", name(job.model->products)));
   job.notes = std::move(read.notes);
   return job;
 }
@@ -175,8 +180,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "--overlap-param-gather needs --overlap-grad-reduce");
   reasons.add_if(job.offload.activations,
                  "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
-  reasons.add_if(job.model && job.model->narrow_gathers,
-                 "gathers of weights in 8 bits are not written (--gathered-weights model)");
+  reasons.add_if(job.model && job.model->narrow_gathers && !job.shards() && !sharded,
+                 "weights are gathered in 8 bits with the distributed optimizer only (--shard-states optimizer)");
   reasons.add_if(job.model && job.model->products == ProductFormat::fp8_rows,
                  "Transformer Engine has no 8 bits with a scale for each row; choose fp8 or fp8-block");
   reasons.add_if(
@@ -284,6 +289,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
     flags.fp8 = "hybrid";
     if (model.products != ProductFormat::fp8) flags.fp8_recipe = model.products == ProductFormat::mxfp8 ? "mxfp8" : "blockwise";
   }
+  flags.narrow_gathers = model.narrow_gathers;
   flags.loss_fusion = !model.loss_in_float32;
   if (flags.loss_fusion) flags.loss_fusion_by = "te";
   flags.gradients_bf16 = flags.bf16 && job.gradient_bytes == 2;

@@ -72,6 +72,7 @@ struct MegatronFlags {
   std::string fp8;
   std::string fp8_recipe = "delayed";
   std::string fp4;
+  bool narrow_gathers = false;
   bool loss_fusion = false;
   std::string loss_fusion_by = "native";
   bool gradients_bf16 = false;
@@ -144,6 +145,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--fp8-format", &F::fp8, {"e4m3", "hybrid"}},
                  {"--fp8-recipe", &F::fp8_recipe, {"delayed", "tensorwise", "blockwise", "mxfp8"}},
                  {"--fp4-format", &F::fp4, {"e2m1"}},
+                 {"--fp8-param-gather", &F::narrow_gathers},
                  {"--cross-entropy-loss-fusion", &F::loss_fusion},
                  {"--cross-entropy-fusion-impl", &F::loss_fusion_by, {"native", "te"}},
                  {"--grad-reduce-in-bf16", &F::gradients_bf16},

@@ -74,8 +74,9 @@ struct Transformer {
   RecomputeParts recompute_parts = {};             ///< of which selective recomputation is; none: its own choice
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
-  /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their owners.
-  /// Source: torchao, enable_fsdp_float8_all_gather.
+  /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their owners;
+  /// torchtitan where parameters are sharded, Megatron-LM new weights too.
+  /// Source: torchao, enable_fsdp_float8_all_gather; Megatron-LM, --fp8-param-gather.
   bool narrow_gathers = false;
   bool edges_count_as_layers = false;  ///< when it is cut into stages, embedding and loss each count as a layer
   bool gated = true;                   ///< SwiGLU; false: up and down with one function between them, as GPT's GELU

@@ -81,6 +81,19 @@ TEST_CASE("sharded weights, and numbers in 8 bits") {
   CHECK(job("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads").choice.schedule == "zero2");
 }
 
+TEST_CASE("weights gathered in 8 bits") {
+  const std::string gathers = "--bf16 --use-distributed-optimizer --fp8-param-gather ";
+  const FrameworkJob narrow = job(gathers + "--fp8-format hybrid --fp8-recipe tensorwise");
+  CHECK(narrow.model->narrow_gathers);
+  CHECK(narrow.notes.empty());
+  const FrameworkJob blocks = job(gathers + "--fp8-format e4m3 --fp8-recipe blockwise");
+  CHECK_FALSE(blocks.model->narrow_gathers);
+  REQUIRE(blocks.notes.size() == 1);
+  CHECK(blocks.notes[0].find("gathered in 16 bits, as products are in fp8-block") != std::string::npos);
+  CHECK(refusal(gathers).find("needs --fp8-format") != std::string::npos);
+  CHECK(refusal("--bf16 --fp8-format hybrid --fp8-param-gather").find("needs --use-distributed-optimizer") != std::string::npos);
+}
+
 TEST_CASE("a wrong flag is named with its line and what would be right") {
   CHECK(refusal("\\\n --tensor-modl-parallel-size 4") ==
         "run.sh, line 2: unknown Megatron-LM flag '--tensor-modl-parallel-size'; did you mean '--tensor-model-parallel-size'?");

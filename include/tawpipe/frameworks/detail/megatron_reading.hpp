@@ -64,6 +64,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                    : flags.fp8_recipe == "mxfp8"     ? ProductFormat::mxfp8
                    : flags.fp8_recipe == "blockwise" ? ProductFormat::fp8_block
                                                      : ProductFormat::fp8;
+  model.narrow_gathers = flags.narrow_gathers && model.products == ProductFormat::fp8;
   // Transformer Engine's kernel works in the logits' numbers, Megatron-LM's own in float32
   // (VocabParallelCrossEntropy.calculate_logits_max).
   model.loss_in_float32 = !(flags.loss_fusion && flags.loss_fusion_by == "te");

@@ -53,7 +53,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--main-grads-dtype", "fp32", "simulated in the numbers in which gradients are summed", false},
       {"--optimizer", "adam", states, false},
       {"--optimizer-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
-      {"--fp8-param-gather", "", "simulated with weights gathered in 16 bits", false},
       {"--fp4-param-gather", "", "simulated with weights gathered in 16 bits", false},
       {"--fp32-residual-connection", "", "simulated with residuals in 16 bits", false},
       {"--first-last-layers-bf16", "", "simulated with all layers alike", false},

@@ -292,7 +292,10 @@ class StateMessages {
     const bool cut = shards_.cut(weights);
     if (cut) whole_[index(weights)].first = add_whole(weights);
     const PiecesId all = logical_.buffer(weights).content.parameters();
-    const Bytes gathered = cut ? whole_bytes(logical_.buffer(weights).content) : bytes_of(all, size_of(ContentKind::weights), 1);
+    const Workload& workload = builder_.workload();
+    const bool apart = !workload.is_abstract() && workload.model().copies_gathered;  // FSDP2 casts what it gathers, DDP does not
+    const Bytes gathered =
+        cut || !apart ? whole_bytes(logical_.buffer(weights).content) : bytes_of(all, size_of(ContentKind::weights), 1);
     copies_.for_each_holders(logical_.buffer(weights).rank,
                              [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
                                std::vector<Use> uses;
