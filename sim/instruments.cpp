@@ -49,13 +49,8 @@ Command add_reproduce_vtrain(CLI::App& reproduce) {
   add_json_flag(*app, request->json, "every row");
   add_chart_flag(*app, request->chart, "predicted times over measured");
   add_left_out(*app, *request);
-  app->add_flag("--closed-form", request->closed_form, "By a closed form fitted to 30 of the rows, not by the simulator")
-      ->group("Input");
   finish(*app, "Example:\n  tawpipe reproduce vtrain --data single_node.csv");
-  return {app, [app, request] {
-            refuse_beside(*app, "--closed-form", {"--chart"});
-            return run_reproduce_vtrain(*request);
-          }};
+  return {app, [request] { return run_reproduce_vtrain(*request); }};
 }
 
 std::string parameters_text() {

@@ -17,9 +17,8 @@ struct ReproduceRequest {
   std::vector<std::string> files;              ///< FILE...: tables of measured runs
   std::string data;                            ///< --data FILE|-: the measurements
   std::string json;                            ///< --json FILE|-
-  std::string chart;                           ///< --chart FILE.svg|.png; not for the closed form
+  std::string chart;                           ///< --chart FILE.svg|.png
   KernelCost cost;                             ///< --cost kernels:...; for measured runs only
-  bool closed_form = false;                    ///< --closed-form; for vTrain's rows only
   bool left_out = false;                       ///< --leave-out: also with each fitted figure left out
   double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; for the TawPipe paper only
 };
@@ -33,9 +32,6 @@ int run_reproduce_tawpipe(const ReproduceRequest& request);
 int run_reproduce_truth(const ReproduceRequest& request);
 /// vTrain's measured iterations, predicted. @throws InputError  for a file without its columns.
 int run_reproduce_vtrain(const ReproduceRequest& request);
-/// The same by the closed form of papers/megatron_iteration.hpp, which has its own figures. @pre
-/// data is given
-int run_reproduce_vtrain_closed_form(const ReproduceRequest& request);
 
 struct SweepRequest {
   Request base;

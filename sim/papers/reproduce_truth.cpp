@@ -309,7 +309,7 @@ int run_reproduce_truth(const ReproduceRequest& request) {
 
 int run_reproduce_vtrain(const ReproduceRequest& request) {
   if (request.data.empty()) throw InputError("--data is missing; give vTrain's measurements as CSV (docs/accuracy.md)");
-  return request.closed_form ? run_reproduce_vtrain_closed_form(request) : report(read_vtrain_rows(request.data), request);
+  return report(read_vtrain_rows(request.data), request);
 }
 
 }  // namespace tawpipe::sim
