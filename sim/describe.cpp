@@ -14,8 +14,9 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
     const DeviceCurves curves = kernels->curves(device);
     const bool four = format == ProductFormat::nvfp4;
     const double share = four ? curves.products_fp4 : is_narrow(format) ? curves.products_fp8 : curves.products;
-    return fmt::format("kernels by shape as on {}{}: products at most {} of the {}peak, {} of the memory bandwidth",
-                       curves.generation, kernels->changes.empty() ? "" : ", with figures replaced", format_percent(share, 0),
+    return fmt::format("kernels by shape as on {}{}{}: products at most {} of the {}peak, {} of the memory bandwidth",
+                       curves.generation, has_own_curves(device) ? "" : concat(" (", device.name, " has no curves of its own)"),
+                       kernels->changes.empty() ? "" : ", with figures replaced", format_percent(share, 0),
                        four                ? "4-bit "
                        : is_narrow(format) ? "8-bit "
                                            : "matrix ",

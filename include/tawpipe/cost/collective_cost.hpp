@@ -20,6 +20,7 @@ namespace tawpipe::inline v0 {
 enum class Algorithm : std::uint8_t {
   ring,  ///< a ring of the members in order; for broadcast and reduce the chain that starts or ends at the root
   tree,  ///< all-reduce only: chains inside the nodes, a binary tree between them, up and then down
+  nvls,  ///< all-reduce only, in NCCL's table: NVSwitches sum, a tree between nodes; loads links as a ring
 };
 
 /// A collective, or another communication, as edges that are all busy at once.

@@ -21,9 +21,17 @@
 
 namespace tawpipe::inline v0 {
 
-/// The curves of a compute capability; those of the nearest generation if it has none.
+/// The curves of a compute capability; A100's if it has none (has_own_curves()).
 constexpr const DeviceCurves& curves_of(int sm) {
   return sm >= 100 && sm < 120 ? curves::blackwell : sm >= 90 && sm < 100 ? curves::hopper : curves::ampere;
+}
+
+/// Whether the curves of a device are of its own generation, not A100's in place of it.
+inline bool has_own_curves(const DeviceSpec& device) {
+  for (const KnownDevice& known : known_devices()) {
+    if (known.name == device.name) return known.sm == 80 || (known.sm >= 90 && known.sm < 120);
+  }
+  return false;
 }
 
 /// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the
@@ -89,10 +97,11 @@ struct KernelCost {
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< held by communications; off
 
-  /// The generation's curves, with the changes; products by the card's power
-  /// (KnownDevice::sustained).
+  /// The generation's curves, with the changes, over the device's own multiprocessors; products by
+  /// the card's power (KnownDevice::sustained).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
+    if (device.sms > 0) found.multiprocessors = device.sms;
     const auto [products, narrow, attention] = detail::device_shares(device);
     found.products *= products;
     found.products_fp8 *= narrow;

@@ -126,7 +126,8 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
   NcclRing ring{.ranks = static_cast<int>(members.size()), .nodes = static_cast<int>(nodes.size())};
   ring.bus_bandwidth =
       detail::alone_on(detail::channel_loads(Op::all_gather, Algorithm::ring, orders, members[0], cluster), cluster);
-  ring.low_latency_most = ll_most(detail::compute_capability(cluster.device(members[0])), ring.nodes);
+  ring.sm = detail::compute_capability(cluster.device(members[0]));
+  ring.low_latency_most = ll_most(ring.sm, ring.nodes);
   ring.same_channels = orders.size() == 1;
   ring.nvlink = ring.ranks > ring.nodes;  // with one rank a node LL128 may be unavailable
   struct Hops {
@@ -134,6 +135,7 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
     int count = 0;
     double mean() const { return count > 0 ? latency / count : 0; }
   } inside, between;
+  double slowest = std::numeric_limits<double>::infinity();  // of the links inside
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Rank next = members[(i + 1) % members.size()];
     const Route route = cluster.route(members[i], next);
@@ -141,7 +143,17 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
     hops.latency += to_seconds(route.latency);
     ++hops.count;
     if (!cluster.same_node(members[i], next)) continue;
-    for (const LinkId link : route.links) ring.nvlink = ring.nvlink && cluster.link(link).kind == LinkClass::nvlink;
+    for (const LinkId link : route.links) {
+      ring.nvlink = ring.nvlink && cluster.link(link).kind == LinkClass::nvlink;
+      slowest = std::min(slowest, cluster.link(link).bandwidth.value());
+    }
+  }
+  std::size_t fewest = members.size();
+  for (const auto& [begin, end] : nodes) fewest = std::min(fewest, end - begin);
+  constexpr std::size_t most_heads = 32;  // NCCL_MAX_NVLS_ARITY
+  if (ring.nvlink && fewest > 2) {
+    ring.heads = static_cast<int>(std::min(ring.nodes == 1 ? most_heads : orders.size(), std::min(fewest, most_heads)));
+    ring.nvlink_bandwidth = slowest;
   }
   ring.extra_inside = std::max(0.0, inside.mean() - (ring.nvlink ? 3.4e-6 : 5.7e-6));
   ring.extra_network = std::max(0.0, between.mean() - 14e-6);

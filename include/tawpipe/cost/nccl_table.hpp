@@ -35,6 +35,9 @@ struct NcclRing {
   bool same_channels = true;        ///< all channels visit the ranks in the same order: a broadcast then pays one hop's latency
   double extra_inside = 0;          ///< seconds that a hop inside a node takes beyond NCCL's figure, for any protocol
   double extra_network = 0;         ///< the same between nodes
+  int sm = 80;                      ///< compute capability of the ranks
+  int heads = 0;                    ///< ranks of a node that sum in its NVSwitches (NVLink SHARP); 0: none can
+  double nvlink_bandwidth = 0;      ///< of one rank into those
 };
 
 /// The maximum bandwidth of LL, by compute capability (80, 90, 100) and number of nodes. Across
@@ -125,6 +128,45 @@ constexpr NcclCost nccl_tree_cost(NcclProtocol protocol, const NcclRing& ring) {
   return {base[p] + 2 * ((ring.ranks / ring.nodes - 1) * inside + levels * (network[p] + ring.extra_network)), bus / 2};
 }
 
+/// The all-reduce in the node's switches (NVLS), Simple only: each head has a part of the buffer,
+/// reads its sum from all ranks and multicasts it; between nodes a tree of each head (NVLSTree).
+///
+/// Each head's channel has the largest of NCCL's speeds with which heads + 1 fit into a rank's
+/// NVLinks, of which 0.85 (Hopper) or 0.74 (Blackwell) are reached, (heads - 1) / heads of it used,
+/// in both directions at once. It is at most the adapter's (twice that over two nodes), or in one
+/// node the largest speed, and over two nodes 57.7 (Blackwell 96), over more 45.5 (43.8) GB/s.
+/// latency = 25 us + 2 log2(nodes) 20.9 us, the logarithm rounded down. bandwidth = heads times
+/// the channel's * n / nsteps. All-gathers and reduce-scatters by NVLS never win in NCCL's table:
+/// 208 GB/s, where a ring has 411 (8 H100), so they are left out.
+/// Source: NCCL 2.28.9, src/graph/tuning.cc (nvlsEfficiency, perChMaxNVLSTreeBws; Blackwell's over
+/// more than two nodes is 80 in later versions), src/graph/search.cc (ncclTopoSearchTryNvls,
+/// sm90SpeedArrayIntra), src/transport/nvls.cc (more than two ranks in a node).
+constexpr NcclCost nccl_nvls_cost(const NcclRing& ring) {
+  if (ring.sm < 90 || ring.heads < 2) return {};
+  constexpr std::array<double, 11> hopper{60e9, 50e9, 40e9, 30e9, 24e9, 20e9, 15e9, 12e9, 11e9, 6e9, 3e9};
+  constexpr std::array<double, 12> blackwell{90e9, 80e9, 70e9, 60e9, 50e9, 45e9, 40e9, 30e9, 24e9, 20e9, 19e9, 18e9};
+  const bool newer = ring.sm >= 100;
+  const double heads = ring.heads;
+  double speed = 0;
+  const auto choose = [&](const auto& speeds) {
+    for (const double each : speeds) {
+      if (speed <= 0 && (heads + 1) * each <= ring.nvlink_bandwidth) speed = each;
+    }
+  };
+  newer ? choose(blackwell) : choose(hopper);
+  double channel = 2 * speed * (newer ? 0.74 : 0.85) * (heads - 1) / heads;
+  int levels = 0;
+  while (ring.nodes >> (levels + 1) > 0) ++levels;
+  if (ring.nodes == 1) {
+    channel = std::min(channel, newer ? blackwell[0] : hopper[0]);
+  } else {
+    const double most = ring.nodes == 2 ? (newer ? 96e9 : 57.7e9) : (newer ? 43.8e9 : 45.5e9);
+    channel = std::min({channel, most, ring.bus_bandwidth / heads * (ring.nodes == 2 ? 2 : 1)});
+  }
+  const double n = ring.ranks;
+  return {25e-6 + 2 * ring.extra_inside + 2 * levels * (20.9e-6 + ring.extra_network), heads * channel * n / (2 * (n - 1))};
+}
+
 /// The protocol whose ring is fastest for `bytes`.
 constexpr NcclProtocol nccl_fastest_ring(Op op, const NcclRing& ring, double bytes) {
   NcclProtocol best = NcclProtocol::simple;
@@ -143,18 +185,23 @@ struct NcclWay {
   bool operator==(const NcclWay&) const = default;
 };
 
-/// @pre a tree only for all_reduce
+/// @pre a tree and NVLS only for all_reduce
 constexpr NcclCost nccl_cost(Op op, NcclWay way, const NcclRing& ring) {
+  if (way.algorithm == Algorithm::nvls) return nccl_nvls_cost(ring);
   return way.algorithm == Algorithm::tree ? nccl_tree_cost(way.protocol, ring) : nccl_ring_cost(op, way.protocol, ring);
 }
 
-/// The choice with the least time for `bytes` in NCCL's table. NVLS, CollNet and PAT are left out.
+/// The choice with the least time for `bytes` in NCCL's table. CollNet and PAT are left out.
 constexpr NcclWay nccl_fastest(Op op, const NcclRing& ring, double bytes) {
   NcclWay best{Algorithm::ring, nccl_fastest_ring(op, ring, bytes)};
   if (!detail::has_tree(op)) return best;
   for (const NcclProtocol protocol : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple}) {
     const NcclCost cost = nccl_tree_cost(protocol, ring);
     if (cost.bytes_per_second > 0 && cost.time(bytes) < nccl_cost(op, best, ring).time(bytes)) best = {Algorithm::tree, protocol};
+  }
+  const NcclCost in_switch = nccl_nvls_cost(ring);
+  if (in_switch.bytes_per_second > 0 && in_switch.time(bytes) < nccl_cost(op, best, ring).time(bytes)) {
+    best = {Algorithm::nvls, NcclProtocol::simple};
   }
   return best;
 }

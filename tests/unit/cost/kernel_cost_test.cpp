@@ -135,6 +135,18 @@ TEST_CASE("products in pieces take longer where the pieces fill fewer waves, and
   CHECK(time(2) >= time(1));
 }
 
+TEST_CASE("a device of another generation has A100's curves over its own multiprocessors") {
+  for (const auto& [name, own] : {std::pair{"A800-80G", true}, std::pair{"H200-141G", true}, std::pair{"B300-270G", true},
+                                  std::pair{"V100-32G", false}, std::pair{"L40S-48G", false}, std::pair{"RTX5090-32G", false}}) {
+    CAPTURE(name);
+    const tawpipe::DeviceSpec device = tawpipe::device_named(name);
+    CHECK(KernelCost{}.curves(device).multiprocessors == device.sms);
+    CHECK(tawpipe::has_own_curves(device) == own);
+  }
+  CHECK_FALSE(tawpipe::has_own_curves({.name = "another"}));
+  CHECK(KernelCost{}.curves({.name = "another"}).multiprocessors == 108);
+}
+
 TEST_CASE("every device of the table has curves within their ranges") {
   for (const tawpipe::KnownDevice& device : tawpipe::known_devices()) {
     CAPTURE(device.name);

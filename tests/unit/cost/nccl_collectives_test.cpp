@@ -78,6 +78,30 @@ TEST_CASE("one node of H100 is charged what NCCL's tuner printed for it, at ever
   CHECK(seconds_alone(broadcast, 1e9, cluster) * 1e6 == Approx(11.8 + 1e9 / 360e3).epsilon(1e-3));
 }
 
+TEST_CASE("an all-reduce in one node of H100 is summed by its switches from 2 MiB on, of four ranks by a ring") {
+  const Cluster cluster = h100(1);
+  const auto ranks = first_ranks(8);
+  const NcclRing ring = nccl_ring(ranks, cluster);
+  CHECK(ring.heads == 8);
+  // NCCL 2.28.9 prints LL below 2048K, then NVLS: 25.0 us and 272.0 GB/s.
+  CHECK(nccl_choice(Op::all_reduce, ring, 1024 * 1024) == NcclWay{Algorithm::ring, NcclProtocol::ll});
+  CHECK(nccl_choice(Op::all_reduce, ring, 2048 * 1024) == NcclWay{Algorithm::nvls, NcclProtocol::simple});
+  CHECK(seconds_alone(nccl_path(Op::all_reduce, ranks, Rank{0}, 1e9, cluster), 1e9, cluster) * 1e6 ==
+        Approx(25 + 1e9 / 272e3).epsilon(1e-3));
+  for (const int few : {2, 4}) {
+    const auto part = first_ranks(few);
+    CHECK(nccl_choice(Op::all_reduce, nccl_ring(part, cluster), 1e9) == NcclWay{Algorithm::ring, NcclProtocol::simple});
+  }
+}
+
+TEST_CASE("an all-reduce over two nodes of H100 is a tree of sums in switches, by one rank a node never") {
+  const Cluster cluster = h100(2);
+  const NcclRing ring = nccl_ring(first_ranks(16), cluster);
+  CHECK(nccl_choice(Op::all_reduce, ring, 1024 * 1024) == NcclWay{Algorithm::tree, NcclProtocol::ll128});
+  CHECK(nccl_choice(Op::all_reduce, ring, 1e9) == NcclWay{Algorithm::nvls, NcclProtocol::simple});
+  CHECK(nccl_ring(std::vector{Rank{0}, Rank{8}}, cluster).heads == 0);
+}
+
 TEST_CASE("an all-reduce over several nodes is a tree when it is small and a ring when it is large") {
   const Cluster cluster = h100(4);
   const NcclRing ring = nccl_ring(first_ranks(32), cluster);

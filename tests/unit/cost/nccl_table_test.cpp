@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 using tawpipe::nccl_fastest_ring;
+using tawpipe::nccl_nvls_cost;
 using tawpipe::nccl_ring_cost;
 using tawpipe::nccl_tree_cost;
 using tawpipe::NcclCost;
@@ -47,6 +48,19 @@ TEST_CASE("16 H100 in two nodes: 8 channels of 48 GB/s that take turns in which 
   check(nccl_ring_cost(Op::all_gather, NcclProtocol::ll128, ring), 44.6, 376.8);  // NCCL caps LL128's channels: 313.2
   check(nccl_ring_cost(Op::all_gather, NcclProtocol::simple, ring), 70.0, 409.6);
   check(nccl_ring_cost(Op::all_reduce, NcclProtocol::simple, ring), 131.6, 204.8);
+}
+
+TEST_CASE("sums in the switches: one to four nodes of 8 H100, one of 8 B200") {
+  NcclRing ring{.ranks = 8, .bus_bandwidth = 360e9, .sm = 90, .heads = 8, .nvlink_bandwidth = 370.8e9};
+  check(nccl_nvls_cost(ring), 25.0, 272.0);
+  ring = {.ranks = 16, .nodes = 2, .bus_bandwidth = 384e9, .sm = 90, .heads = 8, .nvlink_bandwidth = 370.8e9};
+  check(nccl_nvls_cost(ring), 66.8, 246.2);
+  ring.ranks = 32;
+  ring.nodes = 4;
+  check(nccl_nvls_cost(ring), 108.6, 187.9);
+  check(nccl_nvls_cost({.ranks = 8, .bus_bandwidth = 720e9, .sm = 100, .heads = 8, .nvlink_bandwidth = 721.8e9}), 25.0, 411.4);
+  CHECK(nccl_nvls_cost({.ranks = 8, .bus_bandwidth = 240e9, .sm = 80, .heads = 8, .nvlink_bandwidth = 240e9}).bytes_per_second ==
+        0);
 }
 
 TEST_CASE("8 L40S on PCI Express: one channel of 10 GB/s, no LL128") {
