@@ -29,8 +29,9 @@ class PlanDisplay {
   bool operator()(const PlanProgress& now, std::string_view what) {
     if (what != what_) {
       what_ = what;
-      progress_.emplace(ProgressOptions{.label = what_, .total = now.groups, .enabled = progress_is_shown()});
+      progress_.emplace(ProgressOptions{.label = what_, .total = now.whole, .enabled = progress_is_shown()});
     }
+    if (now.best != nullptr) progress_->note(concat("best ", format_duration(now.best->summary.makespan, 4)));
     progress_->advance(now.done - progress_->done());
     return interrupted == 0;
   }

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""`tawpipe train --save` that is told to stop: by Ctrl-C or SIGTERM it ends with a checkpoint, says so, and a resumed run goes on
-from there; a second signal ends it at once. Not: ranks that are killed (tests/mpi). Usage: signals.py TAWPIPE
+"""Commands that are told to stop: `tawpipe train --save` ends by Ctrl-C or SIGTERM with a checkpoint, says so, and a resumed run
+goes on from there; a second signal ends it at once; `tawpipe plan` ends by Ctrl-C with the best so far.
+Not: ranks that are killed (tests/mpi). Usage: signals.py TAWPIPE
 """
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -64,6 +66,25 @@ class Signals(unittest.TestCase):
         process.communicate(timeout=300)
         self.assertEqual(process.returncode, -signal.SIGTERM)
         self.assertEqual([path.name for path in self.folder.rglob("run.json*")], [])
+
+    def test_a_plan_ends_with_the_best_so_far(self):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([TAWPIPE, "plan", "--cluster", "a800x24-10gbe", "--model", "llama-48x1024", "--sequence", "16384",
+                                    "--global-batch", "1536", "--budget", "1000000000000", "--json", "plan.json"], cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=theirs, text=True)
+        os.close(theirs)
+        shown = b""
+        while b"  best " not in shown:
+            shown += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        text = process.stdout.read()
+        self.assertEqual(process.wait(), 0, text)
+        os.close(ours)
+        self.assertIn("stopped: the best so far", text)
+        answer = json.loads((self.folder / "plan.json").read_text())
+        self.assertTrue(answer["stopped"])
+        self.assertFalse(answer["proven_best"])
+        self.assertGreater(len(answer["plans"]), 0)
 
     def test_a_left_over_file_is_replaced(self):
         (self.folder / "run.json.part").write_text("half of a")

@@ -60,6 +60,14 @@ class Progress {
     if (options_.enabled && done_ >= next_) draw();
   }
 
+  /// Shows `text` at the end of the line from now on: the best so far, say.
+  void note(std::string_view text) {
+    std::string shown = detail::printable(text);
+    if (shown == note_) return;
+    note_ = std::move(shown);
+    if (options_.enabled) draw();
+  }
+
   /// Clears the line; later steps draw nothing. For a message to stderr in between, or the end of
   /// the work.
   void finish() {
@@ -73,7 +81,8 @@ class Progress {
  private:
   void draw() {
     next_ = done_ + options_.every;
-    std::string line = truncated(text(), options_.max_width - 1, options_.glyphs);  // the last column would wrap
+    std::string line = truncated(note_.empty() ? text() : text() + "  " + note_, options_.max_width - 1,
+                                 options_.glyphs);  // the last column would wrap
     const int width = display_width(line);
     if (width < drawn_) line.append(static_cast<std::size_t>(drawn_ - width), ' ');
     drawn_ = width;
@@ -91,6 +100,7 @@ class Progress {
   Sink sink_;
   std::int64_t done_ = 0;
   std::int64_t next_ = 0;
+  std::string note_;
   int drawn_ = 0;  ///< columns of the line on the terminal
 };
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "tawpipe/core/compiled.hpp"
-#include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/plan_result.hpp"
 
@@ -15,7 +14,7 @@ namespace tawpipe::inline v0 {
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
 /// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
 /// stopped.
-/// @param goes_on   called between rounds; false ends the search with the best so far
+/// @param goes_on   called between rounds; false ends the search with the best so far, or soon after with the first
 /// @throws InputError  for an invalid problem, or an unknown schedule or option.
 /// Complexity: by request.budget.
 ///
@@ -25,8 +24,7 @@ namespace tawpipe::inline v0 {
 /// const tawpipe::PlanResult found = plan(request, tawpipe::shipped_schedules());
 /// // found.plans[0].layout.mesh.tensor, found.plans[0].summary.makespan
 /// ```
-TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel,
-                               FunctionRef<bool(const PlanProgress&)> goes_on);
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on);
 
 /// The same on this thread only, to its end.
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry);
@@ -40,8 +38,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 
 namespace tawpipe::inline v0 {
 
-TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel,
-                               FunctionRef<bool(const PlanProgress&)> goes_on) {
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on) {
   const Problem& problem = request.problem;
   if (!problem.model || problem.global_batch < 1 || problem.sequence < 1) {
     throw InputError("a plan needs a model, a sequence length and a global batch");
@@ -50,7 +47,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
-  return detail::PlanSearch{request, registry, parallel}.run(goes_on);
+  return detail::PlanSearch{request, registry, parallel, goes_on}.run();
 }
 
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry) {

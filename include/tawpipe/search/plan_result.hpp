@@ -75,10 +75,13 @@ using PlanThreads = FunctionRef<void(std::size_t count, FunctionRef<void(std::si
 
 /// The progress of the search, for a display.
 struct PlanProgress {
-  std::int64_t done = 0;  ///< of `groups`, in which candidates are looked at
-  std::int64_t groups = 0;
+  std::int64_t done = 0;  ///< of `whole`: of the candidates or of the budget, whichever ends first
+  std::int64_t whole = 0;
   const Plan* best = nullptr;  ///< null until something fits
 };
+
+/// Is told the progress between rounds; false ends the search.
+using PlanWatcher = FunctionRef<bool(const PlanProgress&)>;
 
 /// The problem of one layout with one schedule, as simulated.
 inline Problem problem_of(const PlanRequest& request, const PlanLayout& layout, const ScheduleChoice& choice) {

@@ -41,6 +41,19 @@ TEST_CASE("a progress line is drawn over itself and cleared at the end") {
   CHECK(out == "\r" + std::string(28, ' ') + "\r");
 }
 
+TEST_CASE("a note stands at the end of the line, and a new one is drawn at once") {
+  std::string out;
+  Progress progress{{.label = "plans", .total = 4, .enabled = true}, Capture{&out}};
+  out.clear();
+  progress.note("best 5 s");
+  CHECK(out == "\rplans                0%  0/4  best 5 s");
+  out.clear();
+  progress.note("best 5 s");
+  CHECK(out.empty());
+  progress.note("best 4 s");
+  CHECK(out == "\rplans                0%  0/4  best 4 s");
+}
+
 TEST_CASE("a progress line in ASCII") {
   std::string out;
   Progress progress{{.label = "plans", .total = 2, .enabled = true, .glyphs = Glyphs::ascii}, Capture{&out}};

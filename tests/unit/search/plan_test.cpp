@@ -177,6 +177,33 @@ TEST_CASE("a search that ends early says how far it may be from the best") {
   CHECK(!stopped.plans.empty());
 }
 
+TEST_CASE("a search that is stopped at once has a plan, and its progress only grows") {
+  const auto alone = [](std::size_t count, auto&& run) {
+    for (std::size_t i = 0; i < count; ++i) run(i);
+  };
+  for (const PlanRequest& one : {request(with_memory(1_GB)), request(with_memory(1_GB), 96)}) {
+    const PlanResult stopped = plan(one, shipped(), alone, [](const PlanProgress&) { return false; });
+    CHECK(stopped.stopped);
+    CHECK_FALSE(stopped.proven_best);
+    REQUIRE(!stopped.plans.empty());
+    CHECK(stopped.plans[0].summary.fits());
+    PlanProgress before;
+    Duration best = Duration::max();
+    plan(one, shipped(), alone, [&](const PlanProgress& now) {
+      CHECK(now.done >= before.done);
+      CHECK(now.done <= now.whole);
+      before = now;
+      if (now.best == nullptr) return true;
+      CHECK(now.best->summary.makespan <= best);
+      best = now.best->summary.makespan;
+      return true;
+    });
+    CHECK(best == plan(one, shipped()).plans[0].summary.makespan);
+  }
+  const PlanResult nothing = plan(request(with_memory(1_KB)), shipped(), alone, [](const PlanProgress&) { return false; });
+  CHECK(nothing.plans.empty());
+}
+
 TEST_CASE("the answer does not depend on the order in which candidates are worked on") {
   PlanRequest many = request(with_memory(1_GB), 96);  // ordered by a few microbatches, and ended by the budget
   many.budget = 100'000;

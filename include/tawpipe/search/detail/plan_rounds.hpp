@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -29,8 +30,13 @@ struct PlanCandidate {
 /// the result does not depend on the number of threads.
 class PlanRounds {
  public:
-  PlanRounds(const PlanRequest& request, const Registry& registry, PlanThreads& parallel)
-      : request_{request}, registry_{registry}, parallel_{parallel}, bounds_{request}, prober_{request, registry, known_} {
+  PlanRounds(const PlanRequest& request, const Registry& registry, PlanThreads& parallel, PlanWatcher& goes_on)
+      : request_{request},
+        registry_{registry},
+        parallel_{parallel},
+        goes_on_{goes_on},
+        bounds_{request},
+        prober_{request, registry, known_} {
     for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
       for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
     }
@@ -107,6 +113,7 @@ class PlanRounds {
   void take(Outcome& outcome) {
     const PlanCandidate& candidate = outcome.candidate;
     spent_ += outcome.cost;
+    early_.erase({candidate.layout, candidate.choice});
     if (outcome.plan) {
       if (!outcome.plan->summary.fits()) unfit_.push_back(candidate);
       const Duration before = best_ ? best_->summary.makespan : Duration::max();
@@ -157,15 +164,19 @@ class PlanRounds {
     const auto steps = static_cast<double>(candidate.need.steps);
     outcome.left = steps > most_tasks;
     if (outcome.left) return;
-    Problem problem = problem_of(request_, layout, choice);
-    const bool in_full = steps * layout.mesh.copies() <= most_tasks;
-    if (!in_full) problem.fold = Fold::on;
-    try {
-      outcome.plan = Plan{layout, choice, candidate.need.time, Predictor{problem, registry_}.best().summary};
-    } catch (const InputError&) {
-      if (in_full) throw;
-      outcome.left = true;
-      return;
+    if (const auto early = early_.find({candidate.layout, candidate.choice}); early != early_.end()) {
+      outcome.plan = early->second;
+    } else {
+      Problem problem = problem_of(request_, layout, choice);
+      const bool in_full = steps * layout.mesh.copies() <= most_tasks;
+      if (!in_full) problem.fold = Fold::on;
+      try {
+        outcome.plan = Plan{layout, choice, candidate.need.time, Predictor{problem, registry_}.best().summary};
+      } catch (const InputError&) {
+        if (in_full) throw;
+        outcome.left = true;
+        return;
+      }
     }
     const Folding& folding = outcome.plan->summary.folding;
     outcome.cost = 8 * (folding.factor > 1 ? folding.tasks : std::max(outcome.plan->summary.tasks, candidate.need.steps));
@@ -197,6 +208,7 @@ class PlanRounds {
   const PlanRequest& request_;
   const Registry& registry_;
   PlanThreads& parallel_;
+  PlanWatcher& goes_on_;
   LayoutBounds bounds_;
   CollectiveTimes known_;
   PlanProber prober_;
@@ -212,6 +224,7 @@ class PlanRounds {
   std::int64_t spent_ = 0;                                    ///< of the budget
   Duration left_ = Duration::max();                           ///< the least bound of what was left
   std::optional<Plan> best_;
+  std::map<std::pair<std::size_t, std::size_t>, Plan> early_;  ///< of layout and choice, simulated before their turn
   PlanResult result_;
 };
 

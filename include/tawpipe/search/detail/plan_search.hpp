@@ -21,12 +21,12 @@ class PlanSearch : PlanTurns {
  public:
   using PlanTurns::PlanTurns;
 
-  template <class Goes>
-  PlanResult run(Goes&& goes_on) {
+  PlanResult run() {
     result_.counts.layouts = static_cast<std::int64_t>(layouts_.size());
+    tell_progress();
     order_layouts();
     result_.counts.candidates = result_.counts.layouts * static_cast<std::int64_t>(choices_.size());
-    probe_first(goes_on);
+    probe_first();
     for (; next_ < order_.size() && spent_ < request_.budget && !result_.stopped; ++next_) {
       const PlanGroup group = order_[next_];
       if (holds_[group.layout] == 0) {
@@ -39,14 +39,15 @@ class PlanSearch : PlanTurns {
         take_bounds(bounds_of_next());
         if (worth_simulating()) simulate_some(open_.back().need.steps > many_tasks ? 2 : 1);
       }
-      result_.stopped = !goes_on(progress());
+      tell_progress();
     }
+    in_order_ = spent_;
     look_around_best();
     save_memory();
     recompute_parts();
     while (!open_.empty() && spent_ < request_.budget && !result_.stopped) {
       simulate_some(2);
-      result_.stopped = !goes_on(progress());
+      tell_progress();
     }
     look_around_best();
     finish();
@@ -113,6 +114,7 @@ class PlanSearch : PlanTurns {
       for (std::size_t i = 0; i < outcomes.size(); ++i) least_.push_back(bounds_.least_time(layouts_[first + i]));
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first && may_win(open_.back().need.time) && spent_ < most) simulate_some(2);
+      tell_progress();
     }
   }
 
@@ -132,6 +134,7 @@ class PlanSearch : PlanTurns {
         if (is_open(parts_[next])) some.push_back(parts_[next]);
       }
       try_parts(some);
+      tell_progress();
     }
     for (; next < parts_.size(); ++next) {
       if (!is_open(parts_[next])) continue;
@@ -258,6 +261,9 @@ class PlanSearch : PlanTurns {
   }
 
   void finish() {
+    if (result_.stopped) {
+      for (const auto& [which, plan] : early_) take_plan(plan);
+    }
     drop_slow();
     for (; next_ < order_.size(); ++next_) {
       const PlanGroup group = order_[next_];

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,11 +24,22 @@ class PlanTurns : public PlanRounds {
   using PlanRounds::PlanRounds;
 
  protected:
-  /// On a scale that stays, whatever groups become.
-  PlanProgress progress() const {
+  /// On a scale that stays, whatever groups become: most of it for the candidates in their order, the
+  /// rest for what is tried after them. Who stops the search waits a little for a first plan.
+  void tell_progress() {
+    if (result_.stopped) return;
     constexpr std::int64_t whole = 1000;
-    const auto part = static_cast<double>(next_) / static_cast<double>(std::max<std::size_t>(1, order_.size()));
-    return {static_cast<std::int64_t>(part * whole), whole, best_ ? &*best_ : nullptr};
+    const auto part = [](auto done, auto of) { return std::min(1.0, static_cast<double>(done) / static_cast<double>(of)); };
+    const double turns = order_.empty() ? 0 : part(next_, order_.size());
+    const double rest = in_order_ ? part(spent_ - *in_order_, std::max<std::int64_t>(1, request_.budget / 2)) : 0;
+    const double done = in_order_ ? 0.8 + 0.2 * rest : 0.8 * std::max(turns, part(spent_, request_.budget));
+    const Plan* best = best_ ? &*best_ : nullptr;
+    for (const auto& [which, plan] : early_) {
+      if (best == nullptr || plan.summary.makespan < best->summary.makespan) best = &plan;
+    }
+    if (!goes_on_({static_cast<std::int64_t>(done * whole), whole, best}))
+      stop_after_ = std::min(stop_after_, spent_ + to_find_one);
+    result_.stopped = spent_ > stop_after_ || (best != nullptr && stop_after_ < never);
   }
   /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's
   /// cost; they only order and drop nothing.
@@ -52,13 +66,13 @@ class PlanTurns : public PlanRounds {
 
   /// Where an iteration has many microbatches, the candidates of the first groups are ordered by the
   /// paths of a few microbatches, which cost little. Theirs is a part of the budget.
-  template <class Goes>
-  void probe_first(Goes&& goes_on) {
+  void probe_first() {
     if (request_.cheapest_first) return;
     std::vector<PlanGroup> probed;
     std::vector<std::vector<PlanProbe>> ahead;
+    const std::int64_t most = std::min(request_.budget / 4, most_probed);
     std::size_t at = 0;
-    for (; at < order_.size() && spent_ < request_.budget / 4 && !result_.stopped; ++at) {
+    for (; at < order_.size() && spent_ < most && !result_.stopped; ++at) {
       const PlanGroup& group = order_[at];
       if (!is_probed(group)) {
         probed.push_back(group);
@@ -67,7 +81,8 @@ class PlanTurns : public PlanRounds {
       if (ahead.empty()) ahead = probe_next(at);
       take_probes(group, ahead.front(), probed);
       ahead.erase(ahead.begin());
-      result_.stopped = !goes_on(progress());
+      if (ahead.empty()) simulate_early(probed);
+      tell_progress();
     }
     sort_by_key(probed);
     const auto last =
@@ -89,6 +104,28 @@ class PlanTurns : public PlanRounds {
  private:
   /// Of computations in what is found ahead, about: much of it may be dropped.
   static constexpr double ahead_tasks = 400'000;
+  /// Tasks of probes, at most.
+  static constexpr std::int64_t most_probed = 10'000'000;
+  static constexpr std::int64_t to_find_one = 4'000'000;
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+  /// The best probed so far, for a search that is stopped before any candidate's turn, and to be shown.
+  /// What the search finds does not depend on it.
+  void simulate_early(const std::vector<PlanGroup>& probed) {
+    const PlanGroup* best = nullptr;
+    for (const PlanGroup& group : probed) {
+      const bool better = group.key < (best == nullptr ? early_key_ : best->key);
+      if (better && !looked_at_early_.contains({group.layout, group.begin})) best = &group;
+    }
+    if (best == nullptr) return;
+    looked_at_early_.insert({best->layout, best->begin});
+    Outcome one{.candidate = {best->layout, best->begin}};
+    bound(one);
+    if (!one.impossible && one.candidate.need.fits) simulate(one);
+    if (!one.plan || !one.plan->summary.fits()) return;
+    early_key_ = best->key * 0.9;
+    early_.insert({{best->layout, best->begin}, *std::move(one.plan)});
+  }
 
   void look_ahead() {
     const std::size_t most = request_.cheapest_first ? 1 : 16;  // candidates; results come fast there, and drop the next ones
@@ -157,12 +194,16 @@ class PlanTurns : public PlanRounds {
   };
 
   std::vector<Ahead> ahead_;
-  std::size_t leading_ = 0;  ///< of choices_, those that are looked at first
+  double early_key_ = PlanGroup::deferred;  ///< a better one is simulated early
+  std::set<std::pair<std::size_t, std::size_t>> looked_at_early_;
+  std::int64_t stop_after_ = never;  ///< so many tasks, where nothing is found before
+  std::size_t leading_ = 0;          ///< of choices_, those that are looked at first
 
  protected:
-  std::vector<char> holds_;       ///< [layout] whether the devices can hold what any schedule must
-  std::vector<PlanGroup> order_;  ///< of all groups
-  std::size_t next_ = 0;          ///< in order_
+  std::vector<char> holds_;               ///< [layout] whether the devices can hold what any schedule must
+  std::vector<PlanGroup> order_;          ///< of all groups
+  std::size_t next_ = 0;                  ///< in order_
+  std::optional<std::int64_t> in_order_;  ///< what was spent when all that have a turn had it
 };
 
 }  // namespace tawpipe::detail
