@@ -56,6 +56,27 @@ std::vector<int> devices_of(const PlanFlags& flags, int node) {
   return counts;
 }
 
+/// The plans of all searches that no other beats in devices, time and memory.
+Json front_of(const Json& searches) {
+  Json all = Json::array();
+  for (const Json& one : searches) {
+    for (const Json& plan : one["pareto"]) all.push_back(plan);
+  }
+  const auto beats = [](const Json& a, const Json& b) {
+    bool better = false;
+    for (const char* key : {"devices", "makespan_s", "memory_bytes"}) {
+      if (a[key] > b[key]) return false;
+      better = better || a[key] < b[key];
+    }
+    return better;
+  };
+  Json front = Json::array();
+  for (const Json& plan : all) {
+    if (std::none_of(all.begin(), all.end(), [&](const Json& other) { return beats(other, plan); })) front.push_back(plan);
+  }
+  return front;
+}
+
 /// --devices: the best for each number of devices.
 int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportFile& report, PlanDisplay& display) {
   const Cluster cluster = resolve_plan(flags).problem.cluster;
@@ -72,14 +93,8 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportF
   if (file || report) {
     Json json;
     json["by_devices"] = Json::array();
-    json["pareto"] = Json::array();
-    const Summary* least = nullptr;  // of those with fewer devices, the fastest
-    for (const Planned& one : all) {
-      json["by_devices"].push_back(result_json(one));
-      if (one.result.plans.empty() || (least != nullptr && one.best().makespan >= least->makespan)) continue;
-      least = &one.best();
-      for (const auto& entry : json["by_devices"].back()["pareto"]) json["pareto"].push_back(entry);
-    }
+    for (const Planned& one : all) json["by_devices"].push_back(result_json(one));
+    json["pareto"] = front_of(json["by_devices"]);
     if (file) {
       (*file)(json.dump(2) + "\n");
       file->finish();

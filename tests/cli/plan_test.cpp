@@ -110,6 +110,22 @@ TEST_CASE("numbers of devices are compared by doubling") {
   REQUIRE(answer.at("by_devices").size() == 3);
   for (int i = 0; i < 3; ++i) CHECK(answer.at("by_devices")[static_cast<std::size_t>(i)].at("devices") == 4 << i);
   CHECK(run("plan --devices 4..16" + small).out.find("worth") != std::string::npos);
+  // The front is over all of them.
+  std::vector<json> all;
+  for (const json& one : answer.at("by_devices")) all.insert(all.end(), one.at("pareto").begin(), one.at("pareto").end());
+  const auto beats = [](const json& a, const json& b) {
+    bool better = false;
+    for (const char* key : {"devices", "makespan_s", "memory_bytes"}) {
+      if (a.at(key) > b.at(key)) return false;
+      better = better || a.at(key) < b.at(key);
+    }
+    return better;
+  };
+  for (const json& plan : all) {
+    const bool beaten = std::any_of(all.begin(), all.end(), [&](const json& other) { return beats(other, plan); });
+    const json& front = answer.at("pareto");
+    CHECK(beaten == (std::find(front.begin(), front.end(), plan) == front.end()));
+  }
   support::check_refused(run("plan --devices 3..16" + small), {"multiples of the 4 devices of a node"});
 }
 

@@ -38,7 +38,8 @@ struct PlanCounts {
 };
 
 struct PlanResult {
-  /// The simulated ones that fit, the fastest first; of those that are alike() the first one found.
+  /// The simulated ones that fit, the fastest first, of equal times that of the least memory; of those
+  /// that are alike() the first one found.
   std::vector<Plan> plans;
   std::vector<Plan> closest;  ///< if none fits: the simulated one that exceeds memory least
   PlanCounts counts;
@@ -50,7 +51,8 @@ struct PlanResult {
 
   /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()
   double gap() const { return plans.front().summary.makespan / std::max(bound, Duration{1}) - 1; }
-  /// The Pareto-optimal `plans` in time and memory, the fastest first.
+  /// The Pareto-optimal `plans` in time and memory, the fastest first. What was dropped by a bound of
+  /// time may need less memory.
   std::vector<std::size_t> pareto() const {
     std::vector<std::size_t> front;
     for (std::size_t i = 0; i < plans.size(); ++i) {

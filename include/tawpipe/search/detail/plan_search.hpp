@@ -278,8 +278,10 @@ class PlanSearch : PlanTurns {
     }
     for (const PlanCandidate& candidate : open_) left_ = std::min(left_, candidate.need.time);
     result_.counts.left += static_cast<std::int64_t>(open_.size());
-    std::stable_sort(result_.plans.begin(), result_.plans.end(),
-                     [](const Plan& a, const Plan& b) { return a.summary.makespan < b.summary.makespan; });
+    std::stable_sort(result_.plans.begin(), result_.plans.end(), [](const Plan& a, const Plan& b) {
+      if (a.summary.makespan != b.summary.makespan) return a.summary.makespan < b.summary.makespan;
+      return a.summary.fullest() < b.summary.fullest();
+    });
     result_.plans.erase(std::unique(result_.plans.begin(), result_.plans.end(), alike), result_.plans.end());
     result_.bound = best_ ? std::min(best_->summary.makespan, left_) : left_;
     if (best_) result_.closest.clear();
