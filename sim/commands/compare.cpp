@@ -62,6 +62,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   const bool any_fits = first.fits();
   problem.schedules = all;
   const std::optional<FittingLayout> fitting = any_fits ? std::nullopt : find_fitting_layout(problem);
+  const std::optional<double> bound = bound_of(problem);
   if (file || report) {
     nlohmann::ordered_json json;
     json["cluster"] = problem.cluster.name();
@@ -69,7 +70,12 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["cost"] = describe_cost(problem);
     if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
     json["results"] = nlohmann::ordered_json::array();
-    for (const std::size_t i : order) json["results"].push_back(to_json(results[i].summary));
+    for (const std::size_t i : order) {
+      json["results"].push_back(to_json(results[i].summary));
+      if (!bound) continue;
+      json["results"].back()["bound_s"] = *bound;
+      json["results"].back()["gap"] = to_seconds(results[i].summary.makespan) / *bound - 1;
+    }
     if (fitting) {
       json["fits"] = {{"tensor", fitting->mesh.tensor},
                       {"context", fitting->mesh.context},
@@ -96,7 +102,6 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
       print(fmt::format("{}: {} of {} stages have no layer; their devices only pass on\n", summary.schedule, summary.empty_stages,
                         summary.stages));
     }
-    const std::optional<double> bound = bound_of(problem);
     if (bound && any_fits) print("\n" + gap_text(first, *bound));
     print(baselines ? "\nEach with its standard options, as papers compare them; without --baselines each at its best.\n"
                     : "\nEach at its best: the options, microbatch and recomputation with which it is fastest and fits.\n");

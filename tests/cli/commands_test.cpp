@@ -79,6 +79,9 @@ TEST_CASE("compare answers with results, best first") {
     check_summary(summary, 6);
     CHECK(summary.at("makespan_s").get<double>() >= last);
     last = summary.at("makespan_s");
+    const double bound = summary.at("bound_s");
+    CHECK(bound == parsed(run("bound --json -" + small)).at("bound_s").get<double>());
+    CHECK(summary.at("gap").get<double>() == doctest::Approx(last / bound - 1));
   }
 }
 
