@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
 
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/megatron.hpp"
@@ -19,15 +19,6 @@
 namespace tawpipe::sim {
 
 namespace {
-
-double parse_fraction(const std::string& key, const std::string& text) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size() || !(value > 0 && value <= 1)) {
-    throw InputError(concat("--cost: ", key, "=", text, " must be a fraction above 0 and at most 1, such as 0.45"));
-  }
-  return value;
-}
 
 /// @throws InputError  naming the parameter
 Duration parse_time(const std::string& key, const std::string& text) {
@@ -87,9 +78,9 @@ Cost parse_cost(const std::string& text, double utilization) {
     if (utilization > 0) cost.utilization = utilization;
     for (const auto& [key, value] : values) {
       if (key == "utilization") {
-        cost.utilization = parse_fraction(key, value);
+        cost.utilization = parse_fraction(value, "--cost: utilization");
       } else if (key == "memory-utilization") {
-        cost.memory_utilization = parse_fraction(key, value);
+        cost.memory_utilization = parse_fraction(value, "--cost: memory-utilization");
       } else if (key == "overhead") {
         cost.overhead = parse_time(key, value);
       } else if (key == "all-reduce" && (value == "ring" || value == "tree")) {
@@ -381,11 +372,12 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (const bool automatic = request.microbatch == "auto" || (request.microbatch.empty() && choose_microbatch); !automatic) {
     std::int64_t size = 1;
     if (!request.microbatch.empty()) {
-      const char* const end = request.microbatch.data() + request.microbatch.size();
-      const auto [rest, status] = std::from_chars(request.microbatch.data(), end, size);
-      if (status != std::errc{} || rest != end || size < 1) {
-        throw InputError(concat("--microbatch ", request.microbatch, " must be a number of sequences, 1 or more, or auto"));
+      const auto given_size = to_number<std::int64_t>(request.microbatch);
+      if (!given_size || *given_size < 1) {
+        throw InputError(
+            concat("--microbatch ", quote(request.microbatch), " must be a number of sequences, 1 or more, or auto"));
       }
+      size = *given_size;
     }
     problem.microbatch_sizes = {size};
   }

@@ -14,6 +14,7 @@
 
 #include "leave.hpp"
 #include "output_file.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::sim {
@@ -67,7 +68,7 @@ void stop_at_step(int signal, siginfo_t* info, void*) {
 void find_grace() {
   if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return;
   const char* const given = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
-  const double seconds = given == nullptr ? 1 : std::strtod(given, nullptr);
+  const double seconds = given == nullptr ? 1 : to_number<double>(given).value_or(0);
   if (!(seconds > 0) || seconds > 1e6) return;
   grace_milliseconds = static_cast<int>(std::max(seconds * 1000 - 400, 100.0));
   grace_note =

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "output_file.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/formatters.hpp"
 
@@ -78,8 +79,9 @@ std::vector<std::string> broken(std::string_view line, int width) {
 }  // namespace
 
 int terminal_width() {
-  const char* const columns = std::getenv("COLUMNS");
-  if (columns != nullptr && std::atoi(columns) >= 40) return std::atoi(columns);
+  const char* const given = std::getenv("COLUMNS");
+  const int columns = to_number<int>(given == nullptr ? "" : given).value_or(0);
+  if (columns >= 40) return columns;
   winsize size{};
   return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }

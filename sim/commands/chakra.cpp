@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +19,7 @@
 
 #include "../load_module.hpp"
 #include "exchange.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/report/chakra_export.hpp"
 #include "tawpipe/report/chakra_import.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -52,10 +52,9 @@ std::optional<TracePath> trace_path(std::string_view path) {
   path.remove_suffix(3);
   const auto dot = path.rfind('.');
   if (dot == std::string_view::npos || dot + 1 == path.size() || path.size() - dot > 8) return std::nullopt;
-  TracePath found{std::string{path.substr(0, dot)}, 0};
-  const auto [end, error] = std::from_chars(path.data() + dot + 1, path.data() + path.size(), found.rank);
-  if (error != std::errc{} || end != path.data() + path.size() || found.rank < 0) return std::nullopt;
-  return found;
+  const auto rank = to_number<int>(path.substr(dot + 1));
+  if (!rank || *rank < 0) return std::nullopt;
+  return TracePath{std::string{path.substr(0, dot)}, *rank};
 }
 
 /// The ranks that have a file.

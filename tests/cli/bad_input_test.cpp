@@ -168,7 +168,7 @@ TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
   check_refused(with({{"--cost", "fixed:forward=1"}}), {"'1' is not a duration", "601us"});
   check_refused(with({{"--cost", "fixed:forwad=1s"}}), {"did you mean 'forward'?"});
   check_refused(with({{"--cost", "fixed:forward"}}), {"'forward' is not of the form key=value"});
-  check_refused(with({{"--cost", "roofline:utilization=2"}}), {"utilization=2 must be a fraction"});
+  check_refused(with({{"--cost", "roofline:utilization=2"}}), {"--cost: utilization must be a fraction", "not '2'"});
   check_refused(with({{"--cost", "roofline:all-reduce=star"}}), {"ring or tree"});
   check_refused(with({{"--cost", "rooflin"}}), {"did you mean 'roofline'?"});
   check_refused(with({{"--cost", "fixed:forward=9000000000s"}}), {"--cost: forward=9000000000s", "106 days"});

@@ -51,6 +51,8 @@ class JsonDocument {
   JsonDocument& operator=(const JsonDocument&) = delete;
 
   JsonValue root() const;
+  /// All of it, for what depends on no particular value.
+  const nlohmann::json& json() const { return json_; }
   /// @throws InputError  with the path of the value and why.
   [[noreturn]] void fail(const nlohmann::json& value, std::string_view why) const;
 

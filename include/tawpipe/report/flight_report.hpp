@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/verify/flight_record.hpp"
 
@@ -35,10 +36,11 @@ inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem
   }
   const auto last = stem.find_last_not_of("0123456789");
   const std::string digits = stem.substr(last == std::string::npos ? 0 : last + 1);
-  if (digits.empty() || digits.size() > 6) {
+  const auto rank = to_number<std::int32_t>(digits);
+  if (!rank || digits.size() > 6) {
     throw InputError(concat(quote(path.string()), " does not end in its rank, such as trace_rank_3 or rank_3.json; rename it"));
   }
-  return {std::stoi(digits), path.string()};
+  return {*rank, path.string()};
 }
 
 /// "0, 2 to 5": ranks in order.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
@@ -44,16 +45,13 @@ struct Speeds {
     Speeds speeds;
     speeds.known = text == "auto";
     if (speeds.known || text == "equal") return speeds;
-    const char* next = text.data();
-    const char* const end = next + text.size();
-    while (next != nullptr) {
-      double speed = 0;
-      const auto [rest, status] = std::from_chars(next, end, speed);
-      if (status != std::errc{} || !(speed > 0) || (rest != end && *rest != '+')) return std::nullopt;
-      speeds.each.push_back(speed);
-      next = rest == end ? nullptr : rest + 1;
+    for (;; text.remove_prefix(1)) {
+      const auto speed = take_number<double>(text);
+      if (!speed || !(*speed > 0)) return std::nullopt;
+      speeds.each.push_back(*speed);
+      if (text.empty()) return speeds;
+      if (text.front() != '+') return std::nullopt;
     }
-    return speeds;
   }
 };
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
@@ -48,11 +48,8 @@ struct WholeRange {
     return concat("a whole number from ", low, " to ", high, reason.empty() ? "" : ": ", reason);
   }
   std::optional<int> parse(std::string_view text) const {
-    int value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, status] = std::from_chars(text.data(), end, value);
-    if (status != std::errc{} || rest != end || value < low || value > high) return std::nullopt;
-    return value;
+    const auto value = to_number<int>(text);
+    return value && *value >= low && *value <= high ? value : std::nullopt;
   }
 };
 

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/schedules/option_field.hpp"
@@ -58,17 +60,16 @@ struct ZeroBubbleTimes {
   }
   static std::optional<ZeroBubbleTimes> parse(std::string_view text) {
     if (text == "operations") return ZeroBubbleTimes{};
-    std::int64_t values[4] = {0, 0, 0, 0};
-    const char* at = text.data();
-    const char* const end = at + text.size();
-    for (int i = 0; i < 4; ++i) {
-      const auto [rest, status] = std::from_chars(at, end, values[i]);
+    const std::vector<std::string_view> parts = split(text, ':');
+    if (parts.size() != 4) return std::nullopt;
+    std::vector<std::int64_t> times;
+    for (const std::string_view part : parts) {
       constexpr std::int64_t most = 1'000'000'000'000;  // with 2^26 computations the sum still fits
-      const bool ends = i == 3 ? rest == end : rest != end && *rest == ':';
-      if (status != std::errc{} || values[i] < (i < 3 ? 1 : 0) || values[i] > most || !ends) return std::nullopt;
-      at = rest + 1;
+      const auto time = to_number<std::int64_t>(part);
+      if (!time || *time < (times.size() < 3 ? 1 : 0) || *time > most) return std::nullopt;
+      times.push_back(*time);
     }
-    return ZeroBubbleTimes{values[0], values[1], values[2], values[3]};
+    return ZeroBubbleTimes{times[0], times[1], times[2], times[3]};
   }
 };
 
@@ -97,10 +98,9 @@ struct FractionText {
     return {digits, static_cast<std::size_t>(written.ptr - digits)};
   }
   static std::optional<Share> parse(std::string_view text) {
-    double value = 0;
-    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status != std::errc{} || rest != text.data() + text.size() || !(value >= 0 && value <= 1)) return std::nullopt;
-    return Share{static_cast<std::int32_t>(value * parts + 0.5), parts};
+    const auto value = to_number<double>(text);
+    if (!value || *value < 0 || *value > 1) return std::nullopt;
+    return Share{static_cast<std::int32_t>(*value * parts + 0.5), parts};
   }
 };
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
-#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedules/registry.hpp"
@@ -30,14 +30,12 @@ inline std::vector<ScheduleChoice> nearby_choices(const ScheduleChoice& choice, 
     const auto now =
         std::find_if(built.options().begin(), built.options().end(), [&](const auto& one) { return one.first == option.name; });
     if (now == built.options().end()) continue;
-    const char* const end = now->second.data() + now->second.size();
-    std::int64_t number = 0;
-    if (const auto [rest, status] = std::from_chars(now->second.data(), end, number); rest == end && status == std::errc{}) {
-      std::vector<std::int64_t> near{number - 1, number + 1, number / 2, number * 2};
+    if (const auto number = to_number<std::int64_t>(now->second)) {
+      std::vector<std::int64_t> near{*number - 1, *number + 1, *number / 2, *number * 2};
       std::sort(near.begin(), near.end());
       near.erase(std::unique(near.begin(), near.end()), near.end());
       for (const std::int64_t value : near) {
-        if (value >= 0 && value != number) add(option.name, concat(value));
+        if (value >= 0 && value != *number) add(option.name, concat(value));
       }
       continue;
     }

@@ -114,8 +114,8 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
   };
   keep_sums("model.safetensors", weights, 0);
   keep_sums("optimizer.safetensors", moments, tensors.size());
-  checksums.set("config.json", detail::json_checksums(config));
-  checksums.set("state.json", detail::json_checksums(text.text));
+  checksums.set("config.json", detail::json_checksums(config, "config.json"));
+  checksums.set("state.json", detail::json_checksums(text.text, "state.json"));
   checksums.write(folder.file("checksums.json"));
   folder.commit(keep);
   return folder.path();

@@ -3,15 +3,14 @@
 // (execute/cuda/rendezvous.hpp).
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::inline v0::cuda {
@@ -54,12 +53,7 @@ inline std::string_view variable(const Environment& environment, const std::stri
 inline std::optional<int> number(const Environment& environment, const std::string& name, int least, int most) {
   const std::string_view text = variable(environment, name);
   if (text.empty()) return std::nullopt;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
-    throw InputError(concat(name, "=", one_line(std::string{text}), " is set; it must be a number from ", least, " to ", most));
-  }
-  return value;
+  return parse_whole(text, concat("the environment's ", name), least, most);
 }
 
 /// The first host of Slurm's "node[03-07,9],login1" is "node03".

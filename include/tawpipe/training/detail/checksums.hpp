@@ -43,9 +43,11 @@ using FileChecksums = std::map<std::string, std::uint32_t>;
 inline constexpr std::string_view whole_name = "(all)";
 
 /// A checksum for each value of a JSON text, by its path, and one for the whole text.
-inline FileChecksums json_checksums(std::string_view text) {
+/// @param source  the file's name, for messages @throws InputError  if it is not JSON
+inline FileChecksums json_checksums(std::string_view text, std::string_view source) {
   FileChecksums sums;
-  const nlohmann::json flat = nlohmann::json::parse(text).flatten();
+  const JsonDocument document{text, source, {.depth = 32}};  // as config.json may have
+  const nlohmann::json flat = document.json().flatten();
   for (const auto& [path, value] : flat.items()) sums[path] = checksum_of(value.dump());
   sums[std::string{whole_name}] = checksum_of(text);
   return sums;
@@ -96,7 +98,7 @@ class Checksums {
   /// @throws InputError  naming the value of the JSON file that has changed.
   void check_json(const std::string& folder, const std::string& file) const {
     const std::string path = concat(folder, "/", file);
-    const FileChecksums found = json_checksums(read_text_file(path, "file", 1));
+    const FileChecksums found = json_checksums(read_text_file(path, "file", 1), concat("file ", quote(path)));
     const FileChecksums& kept = of(file);
     for (const auto& [name, sum] : kept) {
       if (name == whole_name) continue;

@@ -93,12 +93,12 @@ TEST_CASE("PMI's variables are read") {
 TEST_CASE("what cannot be used is named with what would be right") {
   CHECK_THROWS_WITH_AS(place_of({{"RANK", "1"}}), "RANK is set and WORLD_SIZE is not; set both", InputError);
   CHECK_THROWS_WITH_AS(place_of({{"WORLD_SIZE", "2"}}), "WORLD_SIZE is set and RANK is not; set both", InputError);
-  CHECK_THROWS_WITH_AS(place_of({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), "RANK=4 is set; it must be a number from 0 to 3",
-                       InputError);
-  CHECK_THROWS_WITH_AS(place_of({{"RANK", "0x"}, {"WORLD_SIZE", "4"}}), "RANK=0x is set; it must be a number from 0 to 3",
-                       InputError);
+  CHECK_THROWS_WITH_AS(place_of({{"RANK", "4"}, {"WORLD_SIZE", "4"}}),
+                       "the environment's RANK must be a whole number from 0 to 3, not '4'", InputError);
+  CHECK_THROWS_WITH_AS(place_of({{"RANK", "0x"}, {"WORLD_SIZE", "4"}}),
+                       "the environment's RANK must be a whole number from 0 to 3, not '0x'", InputError);
   CHECK_THROWS_WITH_AS(place_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
-                       "MASTER_PORT=70000 is set; it must be a number from 1 to 65535", InputError);
+                       "the environment's MASTER_PORT must be a whole number from 1 to 65535, not '70000'", InputError);
 }
 
 TEST_CASE("the run's token is read, with a launcher") {
