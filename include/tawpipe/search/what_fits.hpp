@@ -62,7 +62,7 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
       best = FittingLayout{.choice = std::move(next.choice),
                            .mesh = problem.mesh,
                            .recompute = next.recompute,
-                           .recompute_layers = problem.model->recompute_layers,
+                           .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : problem.model->recompute_layers,
                            .offload = problem.offload,
                            .sharding = problem.sharding,
                            .loss_chunk = problem.model->loss_chunk,
