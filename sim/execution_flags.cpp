@@ -77,8 +77,7 @@ bool ExecutionCommands::parsed() const { return check_numerics_->parsed() || tra
 int ExecutionCommands::run() const { return train_->parsed() ? run_train(training_) : run_check_numerics(numerics_); }
 
 void ExecutionCommands::add_train(CLI::App& app) {
-  train_ = app.add_subcommand("train", "Train a model for real under any schedule");
-  train_->group("Commands");
+  train_ = add_command(app, "train", "Train a model for real under any schedule");
   CLI::App& train = *train_;
   TrainRequest& request = training_;
   const auto text = [&](const std::string& name, std::string& value, const std::string& what, const std::string& type,
@@ -129,8 +128,7 @@ void ExecutionCommands::add_train(CLI::App& app) {
 }
 
 void ExecutionCommands::add_check_numerics(CLI::App& app) {
-  check_numerics_ = app.add_subcommand("check-numerics", "Train a recorded run for real and compare every number");
-  check_numerics_->group("Commands");
+  check_numerics_ = add_command(app, "check-numerics", "Train a recorded run for real and compare every number");
   check_numerics_->add_option("--reference", numerics_.reference, "A folder with the recorded run (docs/training.md)")
       ->type_name("FOLDER")
       ->group("Problem");

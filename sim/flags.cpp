@@ -13,6 +13,12 @@ void add_device_flag(CLI::App& app, std::string& device, const std::string& grou
       ->group(group);
 }
 
+CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text) {
+  CLI::App* command = parent.add_subcommand(name, text);
+  command->group("Commands");
+  return command;
+}
+
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text) {
   app.add_option("--usable-memory", fraction,
                  "Part of each device's memory that a schedule may need; the rest is for CUDA, NCCL and\n"

@@ -1,6 +1,6 @@
 // The flags that commands share, and the layout of their help.
 // Not: the meaning of the flags (request.hpp) nor the flags of each command (main.cpp,
-// instruments.cpp).
+// instruments.cpp, search_flags.cpp).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -37,6 +37,8 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
 
 /// --device, in place of what --cluster says.
 void add_device_flag(CLI::App& app, std::string& device, const std::string& group = "Problem");
+/// A command in the list of `parent`'s help. @param text  what it does, in a line
+CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text);
 /// The fraction of a device's memory that may be needed.
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);

@@ -1,5 +1,5 @@
-// The commands that measure predictions rather than make one: reproduce, sweep, sensitivity,
-// calibrate.
+// The commands that measure predictions rather than make one: reproduce, plan, sweep, calibrate and
+// others.
 // Not: the other commands (main.cpp).
 #pragma once
 
@@ -17,5 +17,7 @@ struct Command {
 
 /// Adds the commands to `app`. They may be run once, while `app` lives.
 std::vector<Command> add_instruments(CLI::App& app);
+/// Those of them that predict many problems (search_flags.cpp).
+std::vector<Command> add_searches(CLI::App& app);
 
 }  // namespace tawpipe::sim

@@ -74,11 +74,6 @@ int run(int argc, char** argv) {
       "Exit codes: 0 fine; 1 findings (an invalid schedule, out of memory); 2 bad usage or input; 3 a device or run failed.\n\n"
       "Example:\n"
       "  tawpipe compare --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
-  const auto add_command = [](CLI::App& parent, const std::string& name, const std::string& text) {
-    CLI::App* command = parent.add_subcommand(name, text);
-    command->group("Commands");
-    return command;
-  };
 
   Request request;
   std::vector<std::string> schedules = compared_schedules;

@@ -89,6 +89,12 @@ ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string
 /// Bytes of this machine's memory; not above 0 if unknown.
 double machine_memory();
 
+/// The cost model of --cost: "kernels[:file=gpu.json,products=0.7,...]",
+/// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree,collectives=simple|nccl]",
+/// "fixed:forward=…,…" or "measured:FILE".
+/// @param utilization  the model's; 0: unknown @throws InputError  naming the parameter
+Cost parse_cost(const std::string& text, double utilization);
+
 /// The SMs that communications hold, from --hold-sms. @throws InputError  naming the parameter
 HeldSms parse_hold_sms(const std::string& text);
 

@@ -1,5 +1,5 @@
 // Arguments and entry points of the measuring commands.
-// Not: their flags (../instruments.cpp).
+// Not: their flags (../instruments.cpp, ../search_flags.cpp).
 #pragma once
 
 #include <cstdint>

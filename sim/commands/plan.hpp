@@ -1,5 +1,5 @@
 // Arguments and entry points of `tawpipe plan` and `tawpipe bound`.
-// Not: its flags (../instruments.cpp) nor the search (search/plan.hpp).
+// Not: its flags (../search_flags.cpp) nor the search (search/plan.hpp).
 #pragma once
 
 #include <cstdint>

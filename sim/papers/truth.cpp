@@ -1,14 +1,12 @@
-// Reads tables of published runs and maps their columns to problems.
-// Not: the predictions (reproduce_truth.cpp).
+// Maps a published run to the problem that it poses.
+// Not: its table (truth_tables.cpp) nor the predictions (reproduce_truth.cpp).
 #include "truth.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
-#include "output_file.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
@@ -18,71 +16,16 @@ namespace tawpipe::sim {
 
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string out{text};
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 /// Whether a row ran on PyTorch's FSDP, which shares states over the data and context ranks;
 /// torchtitan says torch_compile where it has one rank of either.
-bool is_torchtitan(const TruthRow& row) { return has(lower(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
-bool is_fsdp(const TruthRow& row) { return has(lower(row.zero), "fsdp") || is_torchtitan(row); }
-
-/// The flags without those that have no effect: the scope of CUDA graphs where there are none.
-std::string effective_flags(std::string flags) {
-  constexpr std::string_view scope = "cuda_graph_scope=";
-  const std::size_t at = flags.find(scope);
-  if (!has(flags, "cuda_graph_impl=none") || at == std::string::npos) return flags;
-  flags.erase(at, std::min(flags.find(';', at), flags.size() - 1) - at + 1);
-  if (!flags.empty() && flags.back() == ';') flags.pop_back();
-  return flags;
-}
-
-/// The cells of one row, read by column.
-class Cells {
- public:
-  Cells(const CsvTable& table, std::size_t row) : table_{table}, row_{row} {}
-
-  const std::string& text(std::string_view column) const { return table_.text(row_, table_.column(column)); }
-  /// A whole number within `least` and `most`; `absent` where the cell is empty.
-  template <class Number>
-  Number count(std::string_view column, Number absent, Number least = 1, Number most = 1'000'000'000) const {
-    const std::size_t at = table_.column(column);
-    if (text(column).empty()) return absent;
-    const double value = table_.number(row_, at);
-    if (!(value >= static_cast<double>(least) && value <= static_cast<double>(most)) || value != std::floor(value)) {
-      throw table_.fail(row_, at, concat(quote(text(column)), " must be a whole number from ", least, " to ", most));
-    }
-    return static_cast<Number>(value);
-  }
-  double measure(std::string_view column) const {
-    const std::size_t at = table_.column(column);
-    const double value = table_.number(row_, at);
-    if (value < 0) throw table_.fail(row_, at, concat(quote(text(column)), " is negative"));
-    return value;
-  }
-  InputError fail(std::string_view column, std::string_view why) const { return table_.fail(row_, table_.column(column), why); }
-
- private:
-  const CsvTable& table_;
-  std::size_t row_;
-};
-
-void check_degrees(const TruthRow& row, const Cells& cells, std::string_view column) {
-  const std::int64_t product = std::int64_t{row.tp} * row.cp * row.pp;
-  if (row.gpus < 1) throw cells.fail(column, "the row has no number of GPUs");
-  if (row.gpus % product != 0) {
-    throw cells.fail(column, concat("tensor ", row.tp, " x context ", row.cp, " x pipeline ", row.pp, " = ", product,
-                                    " does not divide the ", row.gpus, " GPUs"));
-  }
-}
+bool is_torchtitan(const TruthRow& row) { return has(lower_case(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
+bool is_fsdp(const TruthRow& row) { return has(lower_case(row.zero), "fsdp") || is_torchtitan(row); }
 
 /// The device that a hardware column means: the first name below that it contains.
 std::optional<DeviceSpec> device_of(const std::string& hardware) {
-  const std::string text = lower(hardware);
+  const std::string text = lower_case(hardware);
   struct Known {
     std::string_view part;
     std::string_view device;
@@ -162,9 +105,9 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
     }
     model = best;
   }
-  const std::string precision = lower(row.precision);
+  const std::string precision = lower_case(row.precision);
   const bool half = has(precision, "fp16") || has(precision, "float16") || has(precision, "16-bit");
-  const bool unsaid = precision.empty() && has(lower(row.hardware), "a100");  // Megatron-LM's defaults
+  const bool unsaid = precision.empty() && has(lower_case(row.hardware), "a100");  // Megatron-LM's defaults
   model.dtype = unsaid || (half && !has(precision, "bf16") && !has(precision, "bfloat16")) ? Dtype::f16 : Dtype::bf16;
   model.products = has(precision, "nvfp4")     ? ProductFormat::nvfp4
                    : has(precision, "mx")      ? ProductFormat::mxfp8
@@ -194,7 +137,7 @@ bool offloads(const TruthRow& row) {
 
 /// The schedule and its options, or why there is none.
 std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
-  const std::string schedule = lower(row.schedule);
+  const std::string schedule = lower_case(row.schedule);
   if (row.pp == 1) {
     if (is_fsdp(row) && row.cp == 1) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
     return ScheduleChoice{"ddp"};  // of one rank, unit by unit; the mesh shares out the states and sums gradients
@@ -219,96 +162,6 @@ RecomputeParts parts_of(std::string recompute) {
 
 }  // namespace
 
-std::vector<TruthRow> read_truth_rows(const std::string& file) {
-  const CsvTable table{one_line(file), read_text(file, "table of measurements"), "step_time_s"};
-  std::vector<TruthRow> rows;
-  for (std::size_t r = 0; r < table.rows(); ++r) {
-    const Cells cells{table, r};
-    TruthRow row;
-    row.source = cells.text("source");
-    row.row = cells.text("row");
-    row.hardware = cells.text("hardware");
-    row.gpus = cells.count("gpus", 0);
-    row.model = cells.text("model");
-    row.params_b = cells.measure("params_b");
-    row.layers = cells.count("layers", 0);
-    row.hidden = cells.count("hidden", 0);
-    row.heads = cells.count("heads", 0);
-    row.kv_heads = cells.count("kv_heads", 0);
-    row.ffn = cells.count("ffn", 0);
-    row.vocab = cells.count("vocab", 0);
-    row.experts = cells.count("experts", 0, 0);
-    row.sequence = cells.count<std::int64_t>("sequence", 0);
-    row.global_batch = cells.count<std::int64_t>("global_batch", 0);
-    row.micro_batch = cells.count<std::int64_t>("micro_batch", 0);
-    row.tp = cells.count("tp", 1);
-    row.sp = cells.text("sp") != "0";
-    row.cp = cells.count("cp", 1);
-    row.pp = cells.count("pp", 1);
-    row.vp = cells.count("vp", 1);
-    if (cells.text("vp").empty() && row.pp > 1 && has(lower(cells.text("schedule")), "interleaved")) {
-      const int slots = row.layers % row.pp == 0 ? row.layers : row.layers + 2;  // with embedding and loss
-      if (slots % row.pp == 0) row.vp = slots / row.pp;                          // a layer each
-    }
-    if (row.pp > 1 && row.micro_batch * row.dp() == row.global_batch && row.micro_batch % row.pp == 0) {
-      row.micro_batch /= row.pp;  // a replica's whole batch, of which a pipeline makes one microbatch a rank (torchtitan)
-    }
-    row.zero = cells.text("zero");
-    row.precision = cells.text("precision");
-    row.recompute = cells.text("recompute");
-    row.schedule = cells.text("schedule");
-    row.overlap = effective_flags(cells.text("overlap_flags"));
-    row.step_time_s = cells.measure("step_time_s");
-    row.tflops_per_gpu = cells.measure("tflops_per_gpu");
-    row.peak_memory_gib = cells.measure("peak_memory_gib");
-    row.has_layout = !(cells.text("tp").empty() && cells.text("cp").empty() && cells.text("pp").empty());
-    check_degrees(row, cells, "gpus");
-    rows.push_back(std::move(row));
-  }
-  if (rows.empty()) throw InputError(concat(one_line(file), ": the table has no rows"));
-  return rows;
-}
-
-std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
-  const CsvTable table{one_line(file), read_text(file, "file of measurements"), "iteration time (ms)"};
-  std::vector<TruthRow> rows;
-  for (std::size_t r = 0; r < table.rows(); ++r) {
-    const Cells cells{table, r};
-    TruthRow row;
-    row.gpus = cells.count("# GPUs", 0);
-    row.source = row.gpus > 8 ? "vtrain, several nodes" : "vtrain, one node";
-    row.row = concat(row.source, "#", r + 1);
-    row.hardware = "A100-80G";
-    row.adapters = 4;  // 800 Gb/s a node: VIA-Research/vTrain, src/config.py, inter_node_bandwidth
-    row.model = "gpt";
-    row.layers = cells.count("# layers", 0);
-    row.hidden = cells.count("hidden size", 0);
-    row.heads = cells.count("attention heads", 0);
-    row.ffn = 4 * row.hidden;
-    row.vocab = 50304;  // src/config.py, vocab_size 50257; Megatron-LM pads it to a multiple of 128
-    row.sequence = cells.count<std::int64_t>("sequence length", 0);
-    row.global_batch = cells.count<std::int64_t>("global batch", 0);
-    row.micro_batch = cells.count<std::int64_t>("micro batch", 0);
-    row.tp = cells.count("tensor parallelism", 1);
-    row.sp = false;
-    row.pp = cells.count("pipeline parallelism", 1);
-    row.zero = "none";
-    row.precision = "FP16";
-    row.recompute = row.gpus > 8 ? "full" : "none";  // one node's times leave no room for a fourth pass (docs/accuracy.md)
-    row.schedule = "1F1B";
-    row.step_time_s = cells.measure("iteration time (ms)") / 1e3;
-    check_degrees(row, cells, "# GPUs");
-    if (cells.count("data parallelism", row.dp()) != row.dp()) {
-      throw cells.fail("data parallelism", concat("tensor ", row.tp, " x pipeline ", row.pp, " leaves ", row.dp(), " of the ",
-                                                  row.gpus, " GPUs to data parallelism"));
-    }
-    if (row.step_time_s <= 0) throw cells.fail("iteration time (ms)", "the row has no iteration time");
-    rows.push_back(std::move(row));
-  }
-  if (rows.empty()) throw InputError(concat(one_line(file), ": the file of measurements has no rows"));
-  return rows;
-}
-
 std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   if (row.experts > 0) return std::string{"a mixture of experts is not modelled"};
   if (row.hardware.empty()) return std::string{"the row names no hardware"};
@@ -320,7 +173,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   auto schedule = schedule_of(row);
   if (auto* why = std::get_if<std::string>(&schedule)) return std::move(*why);
   if (offloads(row)) return std::string{"activations offloaded to the host cannot be expressed"};
-  const std::string zero = lower(row.zero);
+  const std::string zero = lower_case(row.zero);
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
   cost.held_sms = {.pair_ctas = 0, .collective_ctas = 16};  // NCCL's channels by NVLink; sends: docs/accuracy.md
@@ -331,14 +184,14 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
     forward = 0.42;
     backward = 0.38;
   }
-  if (lower(row.model).starts_with("mpt")) {  // ALiBi: Triton's
+  if (lower_case(row.model).starts_with("mpt")) {  // ALiBi: Triton's
     forward /= 1.4;
     backward /= 2;
   }
   if (forward != curves.attention) {
     cost.changes = {{&DeviceCurves::attention, forward}, {&DeviceCurves::attention_backward, backward}};
   }
-  const std::string recompute = lower(row.recompute);
+  const std::string recompute = lower_case(row.recompute);
   RecomputeParts parts;
   try {
     parts = parts_of(recompute);
@@ -372,7 +225,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   // (dist_optimizer.md: 20 bytes).
   if (problem.model->dtype == Dtype::f16) problem.parameter_bytes = {.weight = 2, .gradient = 2, .optimizer = 16};
   // What the source says; otherwise as frameworks with a distributed optimizer do since 2023.
-  const std::string overlap = lower(row.overlap);
+  const std::string overlap = lower_case(row.overlap);
   const bool modern = zero != "none" && !has(overlap, "overlap off");
   const auto said = [&](std::string_view flag, bool unsaid) {
     return has(overlap, concat(flag, "=1")) || (unsaid && !has(overlap, concat(flag, "=0")));

@@ -1,0 +1,161 @@
+// Reads tables of published runs, ours and vTrain's.
+// Not: what a row means (truth.cpp).
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "output_file.hpp"
+#include "tawpipe/core/csv.hpp"
+#include "tawpipe/core/text.hpp"
+#include "truth.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// The flags without those that have no effect: the scope of CUDA graphs where there are none.
+std::string effective_flags(std::string flags) {
+  constexpr std::string_view scope = "cuda_graph_scope=";
+  const std::size_t at = flags.find(scope);
+  if (flags.find("cuda_graph_impl=none") == std::string::npos || at == std::string::npos) return flags;
+  flags.erase(at, std::min(flags.find(';', at), flags.size() - 1) - at + 1);
+  if (!flags.empty() && flags.back() == ';') flags.pop_back();
+  return flags;
+}
+
+/// The cells of one row, read by column.
+class Cells {
+ public:
+  Cells(const CsvTable& table, std::size_t row) : table_{table}, row_{row} {}
+
+  const std::string& text(std::string_view column) const { return table_.text(row_, table_.column(column)); }
+  /// A whole number within `least` and `most`; `absent` where the cell is empty.
+  template <class Number>
+  Number count(std::string_view column, Number absent, Number least = 1, Number most = 1'000'000'000) const {
+    const std::size_t at = table_.column(column);
+    if (text(column).empty()) return absent;
+    const double value = table_.number(row_, at);
+    if (!(value >= static_cast<double>(least) && value <= static_cast<double>(most)) || value != std::floor(value)) {
+      throw table_.fail(row_, at, concat(quote(text(column)), " must be a whole number from ", least, " to ", most));
+    }
+    return static_cast<Number>(value);
+  }
+  double measure(std::string_view column) const {
+    const std::size_t at = table_.column(column);
+    const double value = table_.number(row_, at);
+    if (value < 0) throw table_.fail(row_, at, concat(quote(text(column)), " is negative"));
+    return value;
+  }
+  InputError fail(std::string_view column, std::string_view why) const { return table_.fail(row_, table_.column(column), why); }
+
+ private:
+  const CsvTable& table_;
+  std::size_t row_;
+};
+
+void check_degrees(const TruthRow& row, const Cells& cells, std::string_view column) {
+  const std::int64_t product = std::int64_t{row.tp} * row.cp * row.pp;
+  if (row.gpus < 1) throw cells.fail(column, "the row has no number of GPUs");
+  if (row.gpus % product != 0) {
+    throw cells.fail(column, concat("tensor ", row.tp, " x context ", row.cp, " x pipeline ", row.pp, " = ", product,
+                                    " does not divide the ", row.gpus, " GPUs"));
+  }
+}
+
+}  // namespace
+
+std::vector<TruthRow> read_truth_rows(const std::string& file) {
+  const CsvTable table{one_line(file), read_text(file, "table of measurements"), "step_time_s"};
+  std::vector<TruthRow> rows;
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    const Cells cells{table, r};
+    TruthRow row;
+    row.source = cells.text("source");
+    row.row = cells.text("row");
+    row.hardware = cells.text("hardware");
+    row.gpus = cells.count("gpus", 0);
+    row.model = cells.text("model");
+    row.params_b = cells.measure("params_b");
+    row.layers = cells.count("layers", 0);
+    row.hidden = cells.count("hidden", 0);
+    row.heads = cells.count("heads", 0);
+    row.kv_heads = cells.count("kv_heads", 0);
+    row.ffn = cells.count("ffn", 0);
+    row.vocab = cells.count("vocab", 0);
+    row.experts = cells.count("experts", 0, 0);
+    row.sequence = cells.count<std::int64_t>("sequence", 0);
+    row.global_batch = cells.count<std::int64_t>("global_batch", 0);
+    row.micro_batch = cells.count<std::int64_t>("micro_batch", 0);
+    row.tp = cells.count("tp", 1);
+    row.sp = cells.text("sp") != "0";
+    row.cp = cells.count("cp", 1);
+    row.pp = cells.count("pp", 1);
+    row.vp = cells.count("vp", 1);
+    if (cells.text("vp").empty() && row.pp > 1 && lower_case(cells.text("schedule")).find("interleaved") != std::string::npos) {
+      const int slots = row.layers % row.pp == 0 ? row.layers : row.layers + 2;  // with embedding and loss
+      if (slots % row.pp == 0) row.vp = slots / row.pp;                          // a layer each
+    }
+    if (row.pp > 1 && row.micro_batch * row.dp() == row.global_batch && row.micro_batch % row.pp == 0) {
+      row.micro_batch /= row.pp;  // a replica's whole batch, of which a pipeline makes one microbatch a rank (torchtitan)
+    }
+    row.zero = cells.text("zero");
+    row.precision = cells.text("precision");
+    row.recompute = cells.text("recompute");
+    row.schedule = cells.text("schedule");
+    row.overlap = effective_flags(cells.text("overlap_flags"));
+    row.step_time_s = cells.measure("step_time_s");
+    row.tflops_per_gpu = cells.measure("tflops_per_gpu");
+    row.peak_memory_gib = cells.measure("peak_memory_gib");
+    row.has_layout = !(cells.text("tp").empty() && cells.text("cp").empty() && cells.text("pp").empty());
+    check_degrees(row, cells, "gpus");
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) throw InputError(concat(one_line(file), ": the table has no rows"));
+  return rows;
+}
+
+std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
+  const CsvTable table{one_line(file), read_text(file, "file of measurements"), "iteration time (ms)"};
+  std::vector<TruthRow> rows;
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    const Cells cells{table, r};
+    TruthRow row;
+    row.gpus = cells.count("# GPUs", 0);
+    row.source = row.gpus > 8 ? "vtrain, several nodes" : "vtrain, one node";
+    row.row = concat(row.source, "#", r + 1);
+    row.hardware = "A100-80G";
+    row.adapters = 4;  // 800 Gb/s a node: VIA-Research/vTrain, src/config.py, inter_node_bandwidth
+    row.model = "gpt";
+    row.layers = cells.count("# layers", 0);
+    row.hidden = cells.count("hidden size", 0);
+    row.heads = cells.count("attention heads", 0);
+    row.ffn = 4 * row.hidden;
+    row.vocab = 50304;  // src/config.py, vocab_size 50257; Megatron-LM pads it to a multiple of 128
+    row.sequence = cells.count<std::int64_t>("sequence length", 0);
+    row.global_batch = cells.count<std::int64_t>("global batch", 0);
+    row.micro_batch = cells.count<std::int64_t>("micro batch", 0);
+    row.tp = cells.count("tensor parallelism", 1);
+    row.sp = false;
+    row.pp = cells.count("pipeline parallelism", 1);
+    row.zero = "none";
+    row.precision = "FP16";
+    row.recompute = row.gpus > 8 ? "full" : "none";  // one node's times leave no room for a fourth pass (docs/accuracy.md)
+    row.schedule = "1F1B";
+    row.step_time_s = cells.measure("iteration time (ms)") / 1e3;
+    check_degrees(row, cells, "# GPUs");
+    if (cells.count("data parallelism", row.dp()) != row.dp()) {
+      throw cells.fail("data parallelism", concat("tensor ", row.tp, " x pipeline ", row.pp, " leaves ", row.dp(), " of the ",
+                                                  row.gpus, " GPUs to data parallelism"));
+    }
+    if (row.step_time_s <= 0) throw cells.fail("iteration time (ms)", "the row has no iteration time");
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) throw InputError(concat(one_line(file), ": the file of measurements has no rows"));
+  return rows;
+}
+
+}  // namespace tawpipe::sim

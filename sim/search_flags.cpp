@@ -1,0 +1,209 @@
+// The flags of the commands that predict many problems: plan, bound, sweep, improve, sensitivity.
+// Not: what they search (commands/).
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arguments.hpp"
+#include "commands/instruments.hpp"
+#include "commands/plan.hpp"
+#include "flags.hpp"
+#include "instruments.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/search/sweep_axis.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+std::string parameters_text() {
+  std::string text;
+  for (const AxisInfo& info : sweep_parameters)
+    text += concat("\n  ", info.name, std::string(20 - info.name.size(), ' '), info.meaning);
+  return text + "\n  option.KEY          an option of the schedules that have it";
+}
+
+Command add_sweep(CLI::App& parent) {
+  const auto request = std::make_shared<SweepRequest>();
+  request->schedules = {"tawpipe", "weipipe", "fsdp", "1f1b"};
+  CLI::App* app = add_command(parent, "sweep", "Predict over ranges of parameters; where one schedule overtakes another");
+  app->add_option("--vary", request->vary,
+                  "A parameter and its values, PARAMETER=A,B,C or PARAMETER=FROM:TO:log|linear:N; may be repeated.\nParameters:" +
+                      parameters_text())
+      ->type_name("PARAMETER=VALUES")
+      ->group("Sweep")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app->add_option("--schedules", request->schedules,
+                  "Which, comma-separated, each with options if wanted (default tawpipe,weipipe,fsdp,1f1b)")
+      ->type_name("NAMES")
+      ->group("Schedule")
+      ->delimiter(',');
+  add_option_flag(*app, request->base, "every schedule that has it");
+  add_problem_flags(*app, request->base, "auto");
+  add_noise_flags(*app, request->base);
+  add_count(*app, "--threads", request->threads, "How many (default all cores); the output is the same", "N", "Other");
+  app->add_option("--csv", request->csv, "Write a line for each point and schedule")->type_name("FILE|-")->group("Output");
+  add_json_flag(*app, request->base.json, "points and crossovers");
+  add_chart_flag(*app, request->chart, "throughput over the range");
+  add_report_flag(*app, request->base.report, "the values over the range as charts");
+  add_config_flag(*app);
+  finish(*app,
+         "Example:\n"
+         "  tawpipe sweep --vary inter-node=1Gbps:100Gbps:log:16 --schedules tawpipe,fsdp:prefetch=1 \\\n"
+         "    --cluster a800x24-10gbe --model llama-48x4096 --sequence 16384 --global-batch 1536 --microbatch 4");
+  return {app, [request] { return run_sweep(*request); }};
+}
+
+/// Flags of one problem whose values are searched if not given.
+void leave_open(CLI::App& app, Request& request) {
+  request.recompute = request.layout = "any";
+  request.mesh = {.tensor = 0, .context = 0, .data = 0};
+  app.remove_option(app.get_option("--microbatches"));
+  const auto text = [&](const std::string& flag, const std::string& meaning) { app.get_option(flag)->description(meaning); };
+  text("--microbatch", "Sequences of one microbatch (default: any power of two that divides a replica's part of the batch)");
+  text("--recompute", "Activations computed again in the backward: none, selective[:PART,...] or full[:N] (default any)");
+  text("--tensor-parallel", "Devices that split each matrix product (default any)");
+  text("--context-parallel", "Devices that split each sequence (default any)");
+  text("--data-parallel", "Replicas of the schedule, each with its part of the batch (default any)");
+  text("--layout",
+       "Which devices lie next to each other, nearest first: tensor, context, schedule, data\n"
+       "(default any of tcsd and tcds)");
+  text("--cost", "kernels (default) or roofline, with parameters as simulate takes them");
+  text("--shard-states",
+       "What data- and context-parallel devices share out: none, optimizer (ZeRO-1), gradients too (ZeRO-2) or\n"
+       "parameters too (FSDP) (default any but none)");
+  text("--offload",
+       "What lies in host memory between its uses: off, activations, optimizer or activations+optimizer\n(default any)");
+  text("--layers-per-stage", "Layers of each stage, as simulate takes them (default even or auto)");
+  text("--overlap-grad-reduce",
+       "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off");
+  text("--overlap-param-gather", "New weights are gathered while the next iteration's forwards begin: on (default) or off");
+}
+
+Command add_plan(CLI::App& parent) {
+  const auto flags = std::make_shared<PlanFlags>();
+  Request& request = flags->base;
+  CLI::App* app = add_command(parent, "plan", "How to train: the fastest layout, schedule and options, with a proof");
+  app->add_option("--schedules", flags->schedules,
+                  "Which may be chosen, comma-separated, each with options if wanted (default: all but zb-auto,\n"
+                  "with the options that matter; docs/plan.md)")
+      ->type_name("NAMES")
+      ->group("Schedule")
+      ->delimiter(',');
+  add_option_flag(*app, request, "every schedule that has it");
+  add_problem_flags(*app, request, "any");
+  app->get_option("--products")
+      ->description(
+          "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of\n"
+          "several, comma-separated, the fastest")
+      ->type_name("FORMATS");
+  leave_open(*app, request);
+  const auto no_offload = std::make_shared<bool>(false);
+  app->add_flag("--no-offload", *no_offload, "Nothing lies in host memory: --offload off")
+      ->group("Problem")
+      ->excludes("--offload");
+  add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
+  add_count(*app, "--pipeline-parallel", flags->pipeline, "The schedule's own devices, those of a replica (default any)", "N",
+            "Layout");
+  app->add_option("--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it")
+      ->type_name("FROM..TO")
+      ->group("Problem");
+  app->add_option("--today", flags->today,
+                  "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
+                  "JSON. It says the problem where no flag does (docs/plan.md)")
+      ->type_name("FILE|-")
+      ->group("Problem");
+  app->add_option("--price", flags->price, "Of a device's hour, for the price of a billion tokens")
+      ->type_name("PRICE")
+      ->group("Problem")
+      ->check(CLI::PositiveNumber);
+  add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
+  app->add_option("--emit", flags->emit,
+                  "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed")
+      ->type_name("FRAMEWORK")
+      ->group("Output");
+  add_count(*app, "--budget", flags->budget, "Tasks that may be looked at: more takes longer and proves more", "TASKS", "Other");
+  add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
+  add_json_flag(*app, request.json, "the plans, best first,");
+  add_report_flag(*app, request.report, "the plans, their timelines and what was searched");
+  add_config_flag(*app);
+  finish(*app,
+         "Ctrl-C shows the best so far.\n\n"
+         "Examples:\n"
+         "  tawpipe plan --cluster dgx-h100*4 --model llama-2-70b --sequence 32768 --global-batch 32\n"
+         "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
+         "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
+         "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
+  return {app, [flags, app, no_offload] {
+            for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
+                                     "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype",
+                                     "--moment-dtype", "--master-dtype", "--offload", "--layers-per-stage"}) {
+              if (app->count(flag) > 0) flags->given.emplace_back(flag);
+            }
+            if (*no_offload) flags->given.emplace_back("--offload");
+            return run_plan(*flags);
+          }};
+}
+
+Command add_bound(CLI::App& parent) {
+  const auto flags = std::make_shared<PlanFlags>();
+  CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
+  add_problem_flags(*app, flags->base, "any");
+  for (const char* flag : {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel",
+                           "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--shard-states",
+                           "--reshard", "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--hold-sms"}) {
+    app->remove_option(app->get_option(flag));
+  }
+  app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");
+  add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
+  add_json_flag(*app, flags->base.json, "the bound with what it follows from");
+  add_config_flag(*app);
+  finish(*app, "Example:\n  tawpipe bound --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
+  return {app, [flags] { return run_bound(*flags); }};
+}
+
+Command add_sensitivity(CLI::App& parent) {
+  const auto request = std::make_shared<Request>();
+  CLI::App* app = add_command(parent, "sensitivity", "What a tenth more of each speed buys");
+  app->add_option("--schedule", request->schedule, "Which schedule (tawpipe list schedules)")
+      ->type_name("NAME")
+      ->group("Schedule");
+  add_option_flag(*app, *request, "the schedule");
+  add_problem_flags(*app, *request, "1");
+  add_json_flag(*app, request->json, "the gains");
+  add_config_flag(*app);
+  finish(*app,
+         "Example:\n"
+         "  tawpipe sensitivity --schedule tawpipe --cluster a800x24-10gbe --model llama-48x4096 --sequence 16384 \\\n"
+         "    --global-batch 1536 --microbatch 4");
+  return {app, [request] { return run_sensitivity(*request); }};
+}
+
+Command add_improve(CLI::App& parent) {
+  const auto request = std::make_shared<ImproveRequest>();
+  CLI::App* app = add_command(parent, "improve", "A faster task graph than any schedule's, by local search");
+  app->add_option("--schedule", request->base.schedule, "Where to start (default: the best of those that compare shows)")
+      ->type_name("NAME")
+      ->group("Schedule");
+  add_option_flag(*app, request->base, "the schedule");
+  add_problem_flags(*app, request->base, "auto", "auto");
+  app->add_option("--out", request->out, "Write the schedule, for --schedule-file of simulate, validate and export")
+      ->type_name("FILE|-")
+      ->group("Output");
+  add_count(*app, "--budget", request->budget, "Tasks that are timed (default 50000000: about half a minute)", "TASKS", "Search");
+  add_json_flag(*app, request->base.json, "the changes and what each brought");
+  add_config_flag(*app);
+  finish(*app,
+         "Example:\n"
+         "  tawpipe improve --cluster a800x24-10gbe --model llama-48x1024 --sequence 4096 --global-batch 1536 \\\n"
+         "    --schedule tawpipe --budget 5000000 --out improved.json");
+  return {app, [request] { return run_improve(*request); }};
+}
+
+}  // namespace
+
+std::vector<Command> add_searches(CLI::App& app) {
+  return {add_plan(app), add_bound(app), add_sweep(app), add_improve(app), add_sensitivity(app)};
+}
+
+}  // namespace tawpipe::sim
