@@ -1,5 +1,6 @@
-// tawpipe._core: the library's values and calls for Python. What Python's users see is
+// tawpipe._core: the library's calls and errors for Python. What Python's users see is
 // python/tawpipe/__init__.py.
+// Not: its values (values.cpp).
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -22,59 +23,20 @@
 #include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
-#include "tawpipe/model/huggingface_config.hpp"
-#include "tawpipe/model/models.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/comparison.hpp"
-#include "tawpipe/report/findings_json.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
 #include "tawpipe/report/flight_report.hpp"
-#include "tawpipe/report/pytorch_pipeline.hpp"
-#include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/predict.hpp"
-#include "tawpipe/topology/cluster_file.hpp"
-#include "tawpipe/topology/clusters.hpp"
-#include "tawpipe/verify/validate.hpp"
+#include "values.hpp"
 
 namespace tawpipe::python {
 
 namespace {
 
 using namespace nb::literals;
-
-/// numpy.dtype of Task: its fields by name, where they lie in its 40 bytes. `messages` holds a size
-/// and a count (Messages).
-nb::object task_dtype() {
-  static_assert(std::is_standard_layout_v<Task>);
-  nb::list names;
-  nb::list formats;
-  nb::list offsets;
-  const auto field = [&](const char* name, const char* format, std::size_t offset) {
-    names.append(name);
-    formats.append(format);
-    offsets.append(offset);
-  };
-  field("op", "u1", offsetof(Task, op));
-  field("payload", "u1", offsetof(Task, payload));
-  field("lane", "u1", offsetof(Task, lane));
-  field("peer_lane", "u1", offsetof(Task, peer_lane));
-  field("rank", "i4", offsetof(Task, rank));
-  field("peer", "i4", offsetof(Task, peer));
-  field("group", "i4", offsetof(Task, group));
-  field("stage", "i4", offsetof(Task, stage));
-  field("microbatch", "i4", offsetof(Task, microbatch));
-  field("step", "i4", offsetof(Task, step));
-  field("split", "i4", offsetof(Task, split));
-  field("messages", "i8", offsetof(Task, bytes));
-  nb::dict layout;
-  layout["names"] = names;
-  layout["formats"] = formats;
-  layout["offsets"] = offsets;
-  layout["itemsize"] = sizeof(Task);
-  return nb::module_::import_("numpy").attr("dtype")(layout);
-}
 
 template <class Enum>
 std::vector<std::string> names_of(int count) {
@@ -161,10 +123,6 @@ nb::tuple bounded(const sim::PlanFlags& given) {
   return nb::make_tuple(to_python(answer.json), answer.text, answer.complaint);
 }
 
-Diagnostics validated(const Schedule& schedule, const Cluster* cluster) {
-  return cluster != nullptr ? validate(schedule, *cluster) : validate(schedule);
-}
-
 OrderReport prove_order(const std::string& path, const std::string& semantics, const std::string& communicators) {
   const sim::ScheduleFile file = sim::read_schedule_file(path);
   if (!sim::has_order(file)) {
@@ -178,88 +136,6 @@ std::pair<FlightDiagnosis, std::size_t> diagnosed(const std::vector<std::string>
   const auto files = dump_files(paths);
   for (const auto& [rank, path] : files) reader.add(rank, sim::read_text(path, "dump"), one_line(path));
   return {diagnose(reader.take()), files.size()};
-}
-
-void bind_problem(nb::module_& module) {
-  nb::class_<Cluster>(module, "Cluster", "Nodes, devices, links and routes. Made by tawpipe.cluster().")
-      .def_static("named", &resolve_cluster, "text"_a, "device"_a = "", nb::call_guard<nb::gil_scoped_release>())
-      .def_static(
-          "from_json", [](const std::string& text) { return cluster_from_json(text, "cluster"); }, "text"_a)
-      .def("to_json", &write_cluster_json, "The cluster as the JSON that cluster() reads (docs/topology.md).")
-      .def_prop_ro("name", &Cluster::name)
-      .def_prop_ro("nodes", &Cluster::nodes)
-      .def_prop_ro("ranks", &Cluster::ranks, "Devices of all nodes.")
-      .def(
-          "device",
-          [](const Cluster& cluster, int rank) {
-            if (rank < 0 || rank >= cluster.ranks()) throw nb::index_error("no such rank");
-            const DeviceSpec& device = cluster.device(Rank{rank});
-            return to_python({{"name", device.name},
-                              {"memory_bytes", device.memory.value()},
-                              {"peak_flops", device.peak.value()},
-                              {"memory_bandwidth", device.memory_bandwidth.value()},
-                              {"node", number(cluster.node_of(Rank{rank}))}});
-          },
-          "rank"_a, "Name, memory (bytes), dense 16-bit peak (FLOP/s), memory bandwidth (bytes/s) and node of a device.");
-
-  nb::class_<Transformer>(module, "Model", "The sizes of a decoder. Made by tawpipe.model().")
-      .def_static("named", &resolve_model, "text"_a)
-      .def_static(
-          "from_config",
-          [](const std::string& text, const std::string& name) { return parse_huggingface_config(text, "config", name); },
-          "text"_a, "name"_a)
-      .def_ro("name", &Transformer::name)
-      .def_ro("layers", &Transformer::layers)
-      .def_ro("hidden", &Transformer::hidden)
-      .def_ro("heads", &Transformer::heads)
-      .def_ro("kv_heads", &Transformer::kv_heads)
-      .def_ro("intermediate", &Transformer::intermediate)
-      .def_ro("vocab", &Transformer::vocab)
-      .def_prop_ro("dtype", [](const Transformer& model) { return std::string{name(model.dtype)}; })
-      .def_prop_ro("parameters", &Transformer::parameters, "A tied matrix counts once.");
-
-  nb::class_<sim::Request>(module, "Request")
-      .def(nb::init<>())
-      .def_rw("cluster", &sim::Request::cluster)
-      .def_rw("model", &sim::Request::model)
-      .def_rw("cluster_value", &sim::Request::cluster_value)
-      .def_rw("model_value", &sim::Request::model_value)
-      .def_rw("schedule", &sim::Request::schedule)
-      .def_rw("options", &sim::Request::options)
-      .def_rw("sequence", &sim::Request::sequence)
-      .def_rw("microbatch", &sim::Request::microbatch)
-      .def_rw("usable_memory", &sim::Request::usable_memory)
-      .def_rw("global_batch", &sim::Request::global_batch)
-      .def_rw("microbatches", &sim::Request::microbatches)
-      .def_rw("recompute", &sim::Request::recompute)
-      .def_rw("offload", &sim::Request::offload)
-      .def_rw("fold", &sim::Request::fold)
-      .def_rw("cost", &sim::Request::cost)
-      .def_rw("hold_sms", &sim::Request::hold_sms)
-      .def_rw("layout", &sim::Request::layout)
-      .def_rw("sequence_parallel", &sim::Request::sequence_parallel)
-      .def_rw("context_exchange", &sim::Request::context_exchange)
-      .def_rw("shard_states", &sim::Request::shard_states)
-      .def_rw("reshard", &sim::Request::reshard)
-      .def_rw("overlap_grad_reduce", &sim::Request::overlap_gradients)
-      .def_rw("overlap_param_gather", &sim::Request::overlap_gathers)
-      .def_rw("tp_comm_overlap", &sim::Request::tensor_overlap)
-      .def_rw("products", &sim::Request::products)
-      .def_rw("gathered_weights", &sim::Request::gathered_weights)
-      .def_rw("swiglu", &sim::Request::swiglu)
-      .def_rw("gradient_dtype", &sim::Request::gradient_dtype)
-      .def_rw("moment_dtype", &sim::Request::moment_dtype)
-      .def_rw("master_dtype", &sim::Request::master_dtype)
-      .def_rw("loss_dtype", &sim::Request::loss_dtype)
-      .def_prop_rw(
-          "tensor_parallel", [](const sim::Request& request) { return request.mesh.tensor; },
-          [](sim::Request& request, int n) { request.mesh.tensor = n; })
-      .def_prop_rw(
-          "context_parallel", [](const sim::Request& request) { return request.mesh.context; },
-          [](sim::Request& request, int n) { request.mesh.context = n; })
-      .def_prop_rw(
-          "data_parallel", [](const sim::Request& request) { return request.mesh.data; },
-          [](sim::Request& request, int n) { request.mesh.data = n; });
 }
 
 void bind_plan(nb::module_& module) {
@@ -278,118 +154,6 @@ void bind_plan(nb::module_& module) {
       .def_rw("given", &sim::PlanFlags::given);
   module.def("plan", &planned, "flags"_a);
   module.def("bound", &bounded, "flags"_a);
-}
-
-void bind_schedule(nb::module_& module) {
-  nb::class_<Schedule>(
-      module, "Schedule",
-      "One training iteration as a task graph. Its arrays are views of the schedule's memory: nothing is copied.")
-      .def_static(
-          "from_json", [](const std::string& text) { return parse_schedule_json(text, "schedule"); }, "text"_a,
-          nb::call_guard<nb::gil_scoped_release>(), "The schedule that to_json wrote. Raises InputError.")
-      .def("to_json", &schedule_json, nb::call_guard<nb::gil_scoped_release>(),
-           "The schedule as JSON (docs/interchange.md); `tawpipe validate --schedule-file` and from_json read it.")
-      .def(
-          "to_pytorch_csv",
-          [](const Schedule& schedule, bool communication, bool waits) {
-            sim::require_runnable(schedule);
-            return write_pytorch_csv(pytorch_schedule(schedule, {.communication = communication, .waits = waits}));
-          },
-          "communication"_a = false, "waits"_a = false, nb::call_guard<nb::gil_scoped_release>(),
-          "The rows that torch.distributed.pipelining reads; with communication, also SEND and RECV; with waits, also the\n"
-          "WAIT_SEND that PyTorch asks for from 2.15 on. Raises InputError for a schedule that is not a pipeline.")
-      .def_prop_ro("name", &Schedule::name)
-      .def_prop_ro("options",
-                   [](const Schedule& schedule) {
-                     nb::dict all;
-                     for (const auto& [key, value] : schedule.options()) all[nb::cast(key)] = nb::cast(value);
-                     return all;
-                   })
-      .def_prop_ro("ranks", &Schedule::ranks)
-      .def_prop_ro("lanes", &Schedule::lanes, "Names of the in-order queues of each rank; lane 0 computes.")
-      .def("__len__", [](const Schedule& schedule) { return schedule.tasks().size(); })
-      .def_prop_ro(
-          "tasks", [](nb::handle self) { return records(nb::cast<const Schedule&>(self).tasks(), self, task_dtype()); },
-          "[tasks] records: op and payload (indices into OPS and PAYLOADS), lane, rank, peer, group, stage, microbatch, step.\n"
-          "-1 where a field does not apply. A view.")
-      .def_prop_ro(
-          "task_bytes",
-          [](const Schedule& schedule) {
-            std::vector<std::int64_t> bytes;
-            bytes.reserve(schedule.tasks().size());
-            for (const Task& task : schedule.tasks()) bytes.push_back(task.bytes.total().value());
-            return array_of(std::move(bytes));
-          },
-          "[tasks] bytes that each task carries or touches.")
-      .def_prop_ro(
-          "dependencies",
-          [](nb::handle self) {
-            const auto& rows = nb::cast<const Schedule&>(self).parts().dependencies;
-            return nb::make_tuple(view<std::uint32_t>(std::span{rows.begins()}, self),
-                                  view<std::int32_t>(std::span{rows.items()}, self));
-          },
-          "What each task waits for besides its lanes' order: (begin [tasks + 1], tasks); task t waits for\n"
-          "tasks[begin[t]:begin[t + 1]]. Views.")
-      .def(
-          "program",
-          [](nb::handle self, int rank, int lane) {
-            const auto& schedule = nb::cast<const Schedule&>(self);
-            if (rank < 0 || rank >= schedule.ranks() || lane < 0 || lane >= static_cast<int>(schedule.lanes().size())) {
-              throw nb::index_error("no such rank or lane");
-            }
-            return view<std::int32_t>(schedule.program(Rank{rank}, lane), self);
-          },
-          "rank"_a, "lane"_a = 0, "The tasks of one lane of one rank, in order. A view.")
-      .def(
-          "group",
-          [](nb::handle self, int group) {
-            const auto& schedule = nb::cast<const Schedule&>(self);
-            if (group < 0 || group >= schedule.groups()) throw nb::index_error("no such group");
-            return view<std::int32_t>(schedule.group(GroupId{group}), self);
-          },
-          "group"_a, "The ranks of a group. A view.")
-      .def_prop_ro(
-          "buffers",
-          [](const Schedule& schedule) {
-            std::vector<std::int32_t> ranks;
-            std::vector<std::int32_t> stages;
-            std::vector<std::uint8_t> kinds;
-            std::vector<std::int64_t> bytes;
-            for (const Buffer& buffer : schedule.buffers()) {
-              ranks.push_back(number(buffer.rank));
-              stages.push_back(number(buffer.stage()));
-              kinds.push_back(static_cast<std::uint8_t>(buffer.kind()));
-              bytes.push_back(buffer.bytes.value());
-            }
-            nb::dict all;
-            all["rank"] = array_of(std::move(ranks));
-            all["stage"] = array_of(std::move(stages));
-            all["kind"] = array_of(std::move(kinds));
-            all["bytes"] = array_of(std::move(bytes));
-            return all;
-          },
-          "Device memory: arrays [buffers] of rank, stage, kind (an index into BUFFER_KINDS) and bytes.")
-      .def(
-          "findings",
-          [](const Schedule& schedule, const Cluster* cluster) {
-            nlohmann::ordered_json json;
-            {
-              const nb::gil_scoped_release released;
-              json = to_json(validated(schedule, cluster));
-            }
-            return to_python(json);
-          },
-          "cluster"_a.none() = nb::none());
-
-  nb::class_<Timeline>(module, "Timeline", "When each task starts and ends. Views: nothing is copied.")
-      .def_prop_ro(
-          "start", [](nb::handle self) { return view<std::int64_t>(std::span{nb::cast<const Timeline&>(self).start}, self); },
-          "[tasks] picoseconds.")
-      .def_prop_ro(
-          "end", [](nb::handle self) { return view<std::int64_t>(std::span{nb::cast<const Timeline&>(self).end}, self); },
-          "[tasks] picoseconds.")
-      .def_prop_ro(
-          "makespan_s", [](const Timeline& timeline) { return to_seconds(timeline.makespan()); }, "Seconds of an iteration.");
 }
 
 void bind_answers(nb::module_& module) {
