@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "schedules.hpp"
+#include "support/content_mutations.hpp"
 #include "support/draft.hpp"
 #include "support/mutations.hpp"
 #include "support/sequential_run.hpp"

@@ -11,6 +11,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "support/sharded_strategies.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/cost/fixed.hpp"
@@ -19,198 +20,18 @@
 #include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe::literals;
+using support::Ratio;
+using support::strategies;
+using support::Strategy;
 using tawpipe::BufferKind;
 using tawpipe::Cluster;
 using tawpipe::DeviceGroups;
 using tawpipe::Schedule;
-using tawpipe::ScheduleOptions;
 using tawpipe::Workload;
 using tawpipe::schedules::Scope;
 using tawpipe::schedules::ShardingPlan;
 
 namespace {
-
-/// A fraction of what a model or a layer takes.
-struct Ratio {
-  std::int64_t part = 0;
-  std::int64_t whole = 1;
-};
-
-struct Strategy {
-  std::string name;
-  ScheduleOptions options;
-  Scope weights;
-  Scope gradients;
-  Scope optimizer;
-  /// Bytes that leave a node in an iteration, of W bytes of weights, with P ranks in D nodes and A
-  /// microbatches a rank.
-  Ratio (*egress)(std::int64_t p, std::int64_t d, std::int64_t a);
-  /// Model states of a rank, in bytes a parameter, with G ranks a node.
-  Ratio (*states)(std::int64_t p, std::int64_t g);
-};
-
-std::vector<Strategy> strategies() {
-  constexpr Scope replicated = Scope::replicated;
-  constexpr Scope node = Scope::node;
-  constexpr Scope all = Scope::all;
-  using I = std::int64_t;
-  return {
-      {"ddp",
-       {},
-       replicated,
-       replicated,
-       replicated,
-       [](I p, I, I) {
-         return Ratio{2 * (p - 1), p};
-       },
-       [](I, I) {
-         return Ratio{16, 1};
-       }},
-      {"ddp",
-       {{"collectives", "two-level"}},
-       replicated,
-       replicated,
-       replicated,
-       [](I, I d, I) {
-         return Ratio{2 * (d - 1), d};
-       },
-       [](I, I) {
-         return Ratio{16, 1};
-       }},
-      {"zero1",
-       {},
-       replicated,
-       replicated,
-       all,
-       [](I p, I, I) {
-         return Ratio{2 * (p - 1), p};
-       },
-       [](I p, I) {
-         return Ratio{4 * p + 12, p};
-       }},
-      {"zero1",
-       {{"collectives", "two-level"}},
-       replicated,
-       replicated,
-       all,
-       [](I, I d, I) {
-         return Ratio{2 * (d - 1), d};
-       },
-       [](I p, I) {
-         return Ratio{4 * p + 12, p};
-       }},
-      {"zero2",
-       {},
-       replicated,
-       all,
-       all,
-       [](I p, I, I a) {
-         return Ratio{(a + 1) * (p - 1), p};
-       },
-       [](I p, I) {
-         return Ratio{2 * p + 14, p};
-       }},
-      {"zero2",
-       {{"collectives", "two-level"}},
-       replicated,
-       all,
-       all,
-       [](I, I d, I a) {
-         return Ratio{(a + 1) * (d - 1), d};
-       },
-       [](I p, I) {
-         return Ratio{2 * p + 14, p};
-       }},
-      {"fsdp",
-       {},
-       all,
-       all,
-       all,
-       [](I p, I, I a) {
-         return Ratio{3 * a * (p - 1), p};
-       },
-       [](I p, I) {
-         return Ratio{16, p};
-       }},
-      {"fsdp",
-       {{"reshard", "off"}},
-       all,
-       all,
-       all,
-       [](I p, I, I a) {
-         return Ratio{2 * a * (p - 1), p};
-       },
-       [](I p, I) {
-         return Ratio{16, p};
-       }},
-      {"fsdp",
-       {{"collectives", "two-level"}},
-       all,
-       all,
-       all,
-       [](I, I d, I a) {
-         return Ratio{3 * a * (d - 1), d};
-       },
-       [](I p, I) {
-         return Ratio{16, p};
-       }},
-      {"hpz",
-       {{"collectives", "flat"}},
-       all,
-       all,
-       all,
-       [](I p, I, I a) {
-         return Ratio{2 * a * (p - 1), p};
-       },
-       [](I p, I g) {
-         return Ratio{16 * g + 2 * p, p * g};
-       }},
-      {"hpz",
-       {},
-       all,
-       all,
-       all,
-       [](I, I d, I a) {
-         return Ratio{2 * a * (d - 1), d};
-       },
-       [](I p, I g) {
-         return Ratio{16 * g + 2 * p, p * g};
-       }},
-      {"hsdp",
-       {},
-       node,
-       node,
-       node,
-       [](I, I d, I) {
-         return Ratio{2 * (d - 1), d};
-       },
-       [](I, I g) {
-         return Ratio{16, g};
-       }},
-      {"hsdp",
-       {{"reduce", "each"}},
-       node,
-       node,
-       node,
-       [](I, I d, I a) {
-         return Ratio{2 * a * (d - 1), d};
-       },
-       [](I, I g) {
-         return Ratio{16, g};
-       }},
-      {"hfsdp",
-       {},
-       node,
-       node,
-       all,
-       [](I, I d, I) {
-         return Ratio{2 * (d - 1), d};
-       },
-       [](I p, I g) {
-         return Ratio{4 * p + 12 * g, p * g};
-       }},
-  };
-}
 
 std::string text(const Strategy& strategy) {
   std::string built = strategy.name;

@@ -1,5 +1,4 @@
-// What every buffer of a schedule holds, spelled out: whose gradients, which shards, whose
-// activations, in plain sets.
+// What every task of a schedule does to the buffers, spelled out, and what is wrong with it.
 // Not: sums of random numbers, nor any shortcut; support/brute_force.hpp runs it in many orders.
 #pragma once
 
@@ -13,25 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "support/brute_force_layout.hpp"
-#include "support/graph_order.hpp"
+#include "support/brute_force_state.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace support {
 
 /// Runs tasks one by one on sets of labels.
-///
-/// A gradient is a count for each (parameters, microbatch, piece, tensor rank, context rank).
-/// Pieces are what collectives leave with one rank: a rank's share where one ring spans all ranks;
-/// else a rail, a group whose messages carry a part of the stage; or the parts into which a stage
-/// is cut for its point-to-point messages. Weights are the persistent buffers from which they came,
-/// by such parts. Activations are (direction, stage, microbatch, context rank) and which tensor-
-/// and context-parallel ranks' parts they contain.
-class BruteContents {
+class BruteContents : private BruteState {
  public:
-  BruteContents(const tawpipe::Schedule& schedule, const CopyMap& map) : schedule_{schedule}, map_{map}, layout_{schedule, map} {
+  BruteContents(const tawpipe::Schedule& schedule, const CopyMap& map) : BruteState{schedule, map} {
     updates_.resize(schedule.buffers().size(), 0);
-    for (std::size_t b = 0; b < schedule.buffers().size(); ++b) contents_.push_back(at_start(b));
   }
 
   void run(std::size_t task) {
@@ -73,38 +63,6 @@ class BruteContents {
   }
 
  private:
-  using Access = tawpipe::Access;
-  using Buffer = tawpipe::Buffer;
-  using BufferKind = tawpipe::BufferKind;
-  using Op = tawpipe::Op;
-  using Payload = tawpipe::Payload;
-  using Use = tawpipe::Use;
-  static constexpr int embedding_gradient = -2;
-  static constexpr int head_gradient = -3;
-  static constexpr std::int64_t slack = BruteLayout::slack;
-
-  struct Summand {
-    int parameters;  ///< a stage's layers, or embedding_gradient, head_gradient
-    int microbatch;
-    int piece;
-    int tensor;
-    int context;
-    auto operator<=>(const Summand&) const = default;
-  };
-  struct Origin {
-    std::size_t buffer;
-    int stage;  ///< whose weights; -1: of no one stage
-    bool updated;
-    int piece = 0;  ///< where stages are cut for point-to-point messages
-    auto operator<=>(const Origin&) const = default;
-  };
-  struct Activation {
-    bool forward;
-    int stage;
-    int microbatch;
-    int context;
-    auto operator<=>(const Activation&) const = default;
-  };
   struct Computation {
     Op op;
     int stage;
@@ -113,27 +71,6 @@ class BruteContents {
     int context;
     auto operator<=>(const Computation&) const = default;
   };
-  struct Content {
-    bool written = false;
-    std::map<Summand, int> gradient;
-    std::map<Origin, std::int64_t> weights;  ///< bytes of each
-    std::set<Activation> activations;
-    std::map<std::size_t, bool> states;  ///< of the optimizer: of which buffer, whether updated
-  };
-
-  // ---- the schedule's form ------------------------------------------------------------------------------------------
-
-  Content at_start(std::size_t b) const {
-    const Buffer& buffer = schedule_.buffers()[b];
-    Content content;
-    content.written = buffer.kind() == BufferKind::workspace || (buffer.persistent && buffer.kind() != BufferKind::transfer);
-    if (buffer.persistent && buffer.kind() == BufferKind::weights) {
-      const int pieces = layout_.striped && number(buffer.stage()) >= 0 ? layout_.pieces : 1;
-      for (int p = 0; p < pieces; ++p) content.weights[{b, number(buffer.stage()), false, p}] = buffer.bytes.value() / pieces;
-    }
-    if (buffer.persistent && buffer.kind() == BufferKind::optimizer) content.states[b] = false;
-    return content;
-  }
 
   /// Every stage and microbatch once forward and once backward, on each tensor- and
   /// context-parallel rank.
@@ -152,31 +89,6 @@ class BruteContents {
         }
       }
     }
-  }
-
-  // ---- one task -----------------------------------------------------------------------------------------------------
-
-  void report(const std::string& what) {
-    if (found_.size() < 10) found_.push_back(describe(schedule_, task_) + " " + what);
-  }
-  const tawpipe::Task& task() const { return schedule_.tasks()[task_]; }
-  Payload payload() const { return task().payload; }
-  std::span<const Use> uses() const { return schedule_.uses(tawpipe::id<tawpipe::TaskId>(task_)); }
-  const Buffer& buffer(const Use& use) const { return schedule_.buffer(use.buffer); }
-  Content& at(const Use& use) { return contents_[index(use.buffer)]; }
-  static bool takes(Access access) { return access == Access::read || access == Access::read_write; }
-  static bool is_gradient(const Buffer& buffer) {
-    return buffer.kind() == BufferKind::gradients || buffer.kind() == BufferKind::transfer;
-  }
-  /// What of a content the task takes from a rank.
-  Content part_of(Content content, tawpipe::Rank rank) const {
-    if (!layout_.striped || task().split == tawpipe::none<tawpipe::SplitId>) return content;
-    std::erase_if(content.weights, [&](const auto& entry) { return !layout_.carries(task(), rank, entry.first.piece); });
-    std::erase_if(content.gradient, [&](const auto& entry) { return !layout_.carries(task(), rank, entry.first.piece); });
-    return content;
-  }
-  static void add(std::map<Summand, int>& to, const std::map<Summand, int>& from) {
-    for (const auto& [summand, count] : from) to[summand] += count;
   }
 
   void compute() {
@@ -469,14 +381,8 @@ class BruteContents {
     }
   }
 
-  const tawpipe::Schedule& schedule_;
-  const CopyMap& map_;
-  BruteLayout layout_;
-  std::size_t task_ = 0;
-  std::vector<Content> contents_;
   std::map<Computation, int> computed_;
   std::vector<int> updates_;
-  std::vector<std::string> found_;
 };
 
 }  // namespace support

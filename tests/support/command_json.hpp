@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "support/command.hpp"
 
@@ -13,5 +14,8 @@ inline nlohmann::json parsed(const Result& result) {
   REQUIRE(nlohmann::json::accept(result.out));
   return nlohmann::json::parse(result.out);
 }
+
+/// What compare found, best first.
+inline std::vector<nlohmann::json> results(const Result& result) { return parsed(result).at("results"); }
 
 }  // namespace support

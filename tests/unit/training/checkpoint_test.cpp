@@ -19,15 +19,23 @@
 #include <string_view>
 #include <vector>
 
+#include "support/checkpoints.hpp"
 #include "support/file_size_limit.hpp"
 #include "support/random.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/small_decoder.hpp"
 
+using support::edit;
 using support::file_bytes;
+using support::fill;
+using support::holds;
+using support::names_in;
 using support::put_file;
+using support::read;
 using support::ScratchFolder;
 using support::small_decoder;
+using support::state_of;
+using support::write;
 using tawpipe::Dtype;
 using tawpipe::InputError;
 using tawpipe::ParameterRange;
@@ -39,67 +47,7 @@ using tawpipe::training::ParameterValue;
 using tawpipe::training::TrainingState;
 using tawpipe::training::write_checkpoint;
 
-namespace {
-
 namespace fs = std::filesystem;
-
-/// Weights count up from `first`, first moments from 10000, second moments from 20000.
-double value_at(ParameterValue value, std::int64_t parameter, double first) {
-  return static_cast<double>(parameter) + (value == ParameterValue::weight ? first : 10000.0 * static_cast<int>(value));
-}
-
-template <class Number>
-void fill(const CheckpointPart& part, std::span<std::byte> bytes, double first) {
-  REQUIRE(static_cast<std::int64_t>(bytes.size() / sizeof(Number)) == part.range.count());
-  for (std::int64_t i = 0; i < part.range.count(); ++i) {
-    const auto number = static_cast<Number>(value_at(part.value, part.range.begin + i, first));
-    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(Number), &number, sizeof(Number));
-  }
-}
-
-TrainingState state_of(std::int64_t step) {
-  TrainingState state{.step = step, .dtype = Dtype::f32, .settings = {{"schedule", "tawpipe"}}};
-  state.data = {.source = "a \"text\".txt", .seed = 0xffffffffffffffff, .microbatches = 8, .microbatch_size = 2, .sequence = 16};
-  state.learning_rate = {.peak = 0.1 + 0.2, .minimum = 1e-5, .warmup_steps = 10, .decay_steps = 2000};  // 17 digits
-  state.optimizer.weight_decay = 0.01;
-  return state;
-}
-
-std::string write(const std::string& run, std::int64_t step, double first = 0, const Transformer& model = small_decoder()) {
-  return write_checkpoint(run, model, {}, state_of(step),
-                          [&](const CheckpointPart& part, std::span<std::byte> bytes) { fill<float>(part, bytes, first); });
-}
-
-std::vector<double> read(const Checkpoint& checkpoint, ParameterValue value, ParameterRange range) {
-  std::vector<double> numbers(static_cast<std::size_t>(range.count()));
-  checkpoint.read<double>(value, range, numbers);
-  return numbers;
-}
-
-/// Whether a range comes back as it was written.
-bool holds(const Checkpoint& checkpoint, ParameterValue value, ParameterRange range, double first = 0) {
-  const std::vector<double> numbers = read(checkpoint, value, range);
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] != value_at(value, range.begin + static_cast<std::int64_t>(i), first)) return false;
-  }
-  return true;
-}
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator{folder}) names.insert(entry.path().filename().string());
-  return names;
-}
-
-/// Replaces the first `from` of a file.
-void edit(const std::string& path, std::string_view from, std::string_view to) {
-  std::string text = file_bytes(path);
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  put_file(path, text.replace(at, from.size(), to));
-}
-
-}  // namespace
 
 TEST_CASE("a checkpoint gives back state, model, weights and moments, by any ranges") {
   const ScratchFolder folder;
