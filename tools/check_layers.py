@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks every header of include/tawpipe/ against tools/layers.toml: which room includes what, and the form of a header.
+"""Checks every header of include/tawpipe/ against tools/layers.toml: which room includes what, and the form of a header;
+and that no source file is too long.
 
 Not: a preprocessor; an include inside `#if` counts. Prints file:line and what would be right; exit 1 on an error.
 """
@@ -11,7 +12,9 @@ import sys
 import tomllib
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-LONG, TOO_LONG = 400, 600  # lines of a header: question it, split it
+LONGEST = 400  # lines of a source file
+SOURCE_FOLDERS = ("include", "src", "sim", "python/src", "tests", "examples", "bench")
+SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".py")
 
 
 class Checker:
@@ -55,10 +58,6 @@ class Checker:
             self.error(f"{place}:1", "a header opens with two comment lines: what it is, and what it is not")
         if "#pragma once" not in lines:
             self.error(f"{place}:1", "#pragma once is missing")
-        if len(lines) > TOO_LONG:
-            self.error(f"{place}:{len(lines)}", f"{len(lines)} lines; split it (over {TOO_LONG})")
-        elif len(lines) > LONG:
-            print(f"{place}:{len(lines)}: warning: {len(lines)} lines; can it be two headers? (over {LONG})")
 
         for number, line in enumerate(lines, 1):
             if line.startswith("namespace tawpipe") and not line.startswith(f"namespace tawpipe::inline {self.version}"):
@@ -84,6 +83,11 @@ class Checker:
             name = re.match(r"((?:class|struct|enum class) \w+);$", line)
             if name and not any(re.search(rf"^{name[1]}( final)?( :.*)? {{", text, re.MULTILINE) for text in texts):
                 self.error(f"{place}:{number}", f"no header of this room defines `{name[1]}`")
+
+    def check_length(self, path):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > LONGEST:
+            self.error(f"{path.relative_to(self.root).as_posix()}:{lines}", f"{lines} lines; split it (over {LONGEST})")
 
     def third_party_of(self, name):
         room = name.split("/")[0] if "/" in name else "."
@@ -153,7 +157,10 @@ def main():
     headers = sorted(path for path in (root / "include/tawpipe").rglob("*") if path.suffix in (".hpp", ".cuh"))
     for header in headers:
         checker.check_header(header)
-    print(f"{len(headers)} headers, {checker.errors} errors")
+    sources = sorted(path for folder in SOURCE_FOLDERS for path in (root / folder).rglob("*") if path.suffix in SOURCES)
+    for source in sources:
+        checker.check_length(source)
+    print(f"{len(headers)} headers, {len(sources)} sources, {checker.errors} errors")
     return 1 if checker.errors else 0
 
 

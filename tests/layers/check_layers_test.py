@@ -11,11 +11,11 @@ OPENING = "// What it is.\n// Not: anything else.\n#pragma once\n"
 
 
 def check(headers, table=None):
-    """Runs the checker over `headers` {path below include/tawpipe: text}; returns (exit code, output)."""
+    """Runs the checker over `headers` {path below include/tawpipe, or /path below the root: text}; returns (exit code, output)."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, text in headers.items():
-            path = root / "include/tawpipe" / name
+            path = root / name[1:] if name.startswith("/") else root / "include/tawpipe" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         table_path = TOOLS / "layers.toml"
@@ -79,7 +79,13 @@ class CheckLayers(unittest.TestCase):
         self.expect("#pragma once is missing", {"core/ids.hpp": "// A.\n// B.\n"})
         self.expect("two comment lines", {"core/ids.hpp": "// A.\n#pragma once\n"})
         self.expect("core/ids.hpp:4: error: open namespace tawpipe::inline v0", {"core/ids.hpp": OPENING + "namespace tawpipe {\n}\n"})
-        self.expect("split it", {"core/ids.hpp": OPENING + "int x();\n" * 600})
+
+    def test_no_source_is_longer_than_400_lines(self):
+        self.assertEqual(check({"core/ids.hpp": OPENING + "int x();\n" * 397, "/tests/data/x.json": "{}\n" * 401})[0], 0)
+        self.expect("include/tawpipe/core/ids.hpp:401: error: 401 lines; split it", {"core/ids.hpp": OPENING + "int x();\n" * 398})
+        for name in ("src/execute/x.cu", "sim/x.cpp", "python/src/x.cpp", "tests/unit/core/x.cpp", "tests/torch/x.py",
+                     "examples/x.cpp", "bench/x.hpp"):
+            self.expect(f"{name}:500: error: 500 lines; split it (over 400)", {"/" + name: "//\n" * 500})
 
     def test_what_is_declared_forward_is_defined(self):
         headers = {"schedule/fwd.hpp": OPENING + "class Schedule;\n", "schedule/schedule.hpp": OPENING + "class Schedule {\n};\n"}
