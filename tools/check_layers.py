@@ -17,6 +17,12 @@ SOURCE_FOLDERS = ("include", "src", "sim", "python/src", "tests", "examples", "b
 SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".py")
 
 
+def public_texts(folder):
+    """The headers of a folder without what stands in namespace detail."""
+    private = re.compile(r"^namespace detail {.*?^}  // namespace detail$", re.MULTILINE | re.DOTALL)
+    return [private.sub("", header.read_text(encoding="utf-8")) for header in folder.glob("*.hpp")]
+
+
 class Checker:
     def __init__(self, root, table):
         self.root = root
@@ -77,12 +83,19 @@ class Checker:
             self.check_forward(place, path, lines)
 
     def check_forward(self, place, path, lines):
-        """What a room's fwd.hpp declares, one of its headers defines in the same words."""
-        texts = [header.read_text(encoding="utf-8") for header in path.parent.glob("*.hpp")]
+        """What a room's fwd.hpp declares, one of its headers defines in the same words, outside of its private namespace."""
+        texts = public_texts(path.parent)
         for number, line in enumerate(lines, 1):
             name = re.match(r"((?:class|struct|enum class) \w+);$", line)
-            if name and not any(re.search(rf"^{name[1]}( final)?( :.*)? {{", text, re.MULTILINE) for text in texts):
+            if name and not any(re.search(rf"(?<!>)\n{name[1]}( final)?( :.*)? {{", text) for text in texts):
                 self.error(f"{place}:{number}", f"no header of this room defines `{name[1]}`")
+
+    def check_has_forward(self, room):
+        """A room that defines a class has a fwd.hpp."""
+        folder = self.include / "tawpipe" / room
+        defined = any(re.search(r"(?<!>)\n(class|struct) \w+( final)?( :.*)? {", text) for text in public_texts(folder))
+        if room != "." and defined and not (folder / "fwd.hpp").exists():
+            self.error(f"include/tawpipe/{room}", "fwd.hpp is missing: the names of the room's classes, for headers that only refer to them")
 
     def check_length(self, path):
         lines = len(path.read_text(encoding="utf-8").splitlines())
@@ -157,6 +170,8 @@ def main():
     headers = sorted(path for path in (root / "include/tawpipe").rglob("*") if path.suffix in (".hpp", ".cuh"))
     for header in headers:
         checker.check_header(header)
+    for room in checker.rooms:
+        checker.check_has_forward(room)
     sources = sorted(path for folder in SOURCE_FOLDERS for path in (root / folder).rglob("*") if path.suffix in SOURCES)
     for source in sources:
         checker.check_length(source)

@@ -91,7 +91,15 @@ class CheckLayers(unittest.TestCase):
         headers = {"schedule/fwd.hpp": OPENING + "class Schedule;\n", "schedule/schedule.hpp": OPENING + "class Schedule {\n};\n"}
         self.assertEqual(check(headers)[0], 0)
         headers["schedule/schedule.hpp"] = OPENING + "struct Schedule {\n};\n"
-        self.expect("schedule/fwd.hpp:4: error: no header of this room defines `class Schedule`", headers)
+        words = "schedule/fwd.hpp:4: error: no header of this room defines `class Schedule`"
+        self.expect(words, headers)
+        headers["schedule/schedule.hpp"] = OPENING + "namespace detail {\nclass Schedule {\n};\n}  // namespace detail\n"
+        self.expect(words, headers)
+        headers["schedule/schedule.hpp"] = OPENING + "template <class T>\nclass Schedule {\n};\n"
+        self.expect(words, headers)
+
+    def test_a_room_with_a_class_has_its_names_alone(self):
+        self.expect("include/tawpipe/schedule: error: fwd.hpp is missing", {"schedule/schedule.hpp": OPENING + "class Schedule {\n};\n"})
 
     def test_an_unknown_room_is_named(self):
         self.expect("room attic is not in", {"attic/x.hpp": OPENING})
