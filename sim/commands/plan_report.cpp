@@ -1,6 +1,5 @@
-// Plans as text and JSON: the limits of the best, why the others are slower, the command that
-// simulates each.
-// Not: the search (plan.cpp).
+// Plans as JSON: the limits of the best, why the others are slower, the command that simulates each.
+// Not: the search (plan.cpp), nor the text of the command (plan_text.cpp).
 #include "plan_report.hpp"
 
 #include <fmt/format.h>
@@ -77,15 +76,6 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   return text;
 }
 
-namespace {
-
-/// The parts of an iteration's time, means over the devices.
-struct Shares {
-  double compute = 0;
-  double exposed = 0;  ///< communication that no computation hides
-  double waiting = 0;
-};
-
 Shares shares_of(const Summary& summary) {
   const double time = std::max(to_seconds(summary.makespan), 1e-12);
   Shares shares{.compute = 1 - summary.bubble.ratio};
@@ -109,8 +99,6 @@ std::string limit_of(const Summary& summary) {
   return shares.waiting > 0.1 ? "waiting" : "computation";
 }
 
-}  // namespace
-
 std::string loses_by(const Summary& best, const Summary& other) {
   const Shares a = shares_of(best);
   const Shares b = shares_of(other);
@@ -123,11 +111,8 @@ std::string loses_by(const Summary& best, const Summary& other) {
                      : fmt::format("{} slower: {} more {}", format_percent(longer - 1), format_percent(most.first), most.second);
 }
 
-namespace {
-
 double price_of_tokens(double price, const Summary& summary) { return price / 3600 / summary.tokens_per_device_per_second * 1e9; }
 
-/// The schedule's options, and what is around it.
 std::string options_text(const Plan& plan) {
   std::string text;
   const auto add = [&](std::string_view key, std::string_view value) {
@@ -141,8 +126,6 @@ std::string options_text(const Plan& plan) {
   if (plan.layout.balanced_stages) add("layers-per-stage", "auto");
   return text;
 }
-
-}  // namespace
 
 Json plan_json(const Planned& planned, const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
@@ -191,6 +174,13 @@ Json result_json(const Planned& planned) {
                       {"candidates", counts.candidates},
                       {"bounded", counts.bounded},
                       {"simulated", counts.simulated}};
+  json["others"] = Json::array();
+  for (const PlanLoss& loss : result.losses) {
+    Json one{{"schedule", loss.schedule}, {"least_s", nullptr}, {"memory_bytes", nullptr}};
+    if (loss.least) one["least_s"] = to_seconds(*loss.least);
+    if (loss.memory) one["memory_bytes"] = loss.memory->value();
+    json["others"].push_back(std::move(one));
+  }
   json["dropped"] = {{"impossible", counts.impossible}, {"memory", counts.memory}, {"time", counts.time}, {"left", counts.left}};
   for (const Planned::Format& format : planned.formats) {
     Json one{{"format", format.products}, {"makespan_s", nullptr}};
@@ -218,142 +208,6 @@ std::string layout_text(const Plan& plan) {
   const bool order = mesh.pipeline > 1 && mesh.data > 1;
   return fmt::format("{} x {} x {} x {}{}", mesh.tensor, mesh.context, mesh.pipeline, mesh.data,
                      order ? concat(" ", mesh_order_text(mesh.order)) : std::string{});
-}
-
-namespace {
-
-/// The plans that the page shows, the fastest first: the best of each schedule, so that they differ,
-/// then others.
-std::vector<const Plan*> shown_plans(const Planned& planned) {
-  const auto most = static_cast<std::size_t>(planned.flags.top);
-  std::vector<const Plan*> shown;
-  for (const bool repeats : {false, true}) {
-    for (const Plan& plan : planned.result.plans) {
-      const bool known = std::any_of(shown.begin(), shown.end(), [&](const Plan* one) {
-        return repeats ? one == &plan : one->choice.schedule == plan.choice.schedule;
-      });
-      if (!known && shown.size() < most) shown.push_back(&plan);
-    }
-  }
-  std::sort(shown.begin(), shown.end());  // the order of plans
-  return shown;
-}
-
-std::string plans_table(const Planned& planned, const TableStyle& style) {
-  std::vector<TableColumn> columns{{"schedule"},
-                                   {"t x c x p x d"},
-                                   {"microbatch", Align::right},
-                                   {"recompute"},
-                                   {"time", Align::right},
-                                   {"tokens/s/device", Align::right},
-                                   {"MFU", Align::right},
-                                   {"memory", Align::right},
-                                   {"compute", Align::right},
-                                   {"exposed", Align::right},
-                                   {"waiting", Align::right},
-                                   {"options"}};
-  Table table{columns};
-  for (const Plan* const one : shown_plans(planned)) {
-    const Plan& plan = *one;
-    const Shares shares = shares_of(plan.summary);
-    table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
-               recompute_text(planned.request, plan), format_duration(plan.summary.makespan),
-               format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
-               format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
-               format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan)},
-              one == &planned.result.plans.front() ? Emphasis::bold : Emphasis::none);
-  }
-  return table.str(style);
-}
-
-std::string searched_text(const PlanResult& result) {
-  const PlanCounts& counts = result.counts;
-  std::string text = fmt::format(
-      "searched {} layouts x schedules = {} candidates; {} cannot be, {} need too much memory, {} cannot be faster by a bound, "
-      "{} simulated",
-      format_count(counts.layouts), format_count(counts.candidates), format_count(counts.impossible), format_count(counts.memory),
-      format_count(counts.time), format_count(counts.simulated));
-  if (counts.left > 0) text += fmt::format(", {} left", format_count(counts.left));
-  text += '\n';
-  if (result.plans.empty()) return text;
-  if (result.stopped) text += "stopped: the best so far\n";
-  if (result.proven_best) return text + "proven: nothing in the space is faster\n";
-  return text + fmt::format("not proven: what was left may be up to {} faster; a larger --budget looks at more\n",
-                            format_percent(result.gap()));
-}
-
-}  // namespace
-
-std::string result_text(const Planned& planned, const TableStyle& style) {
-  const PlanResult& result = planned.result;
-  Problem shown = planned.request.problem;
-  std::string text = describe(shown) + "\n";
-  if (const auto at = text.find(", recomputation "); at != std::string::npos) {
-    text.erase(at, text.find('\n', at) - at);  // it is one of the results
-  }
-  if (result.plans.empty()) return text + searched_text(result);
-  text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";
-  const Plan& best = result.plans.front();
-  const Shares shares = shares_of(best.summary);
-  text +=
-      fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
-                  format_count(static_cast<std::int64_t>(best.summary.tokens_per_day())),
-                  format_flops_rate(best.summary.flops_per_device), limit_of(best.summary), format_percent(shares.compute),
-                  format_percent(shares.exposed), format_percent(shares.waiting), format_percent(memory_share(best.summary), 0));
-  text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
-                      format_duration(seconds(planned.bound_s), 4),
-                      format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));
-  for (const Planned::Format& format : planned.formats) {
-    if (format.products == planned.flags.base.products) continue;
-    text += fmt::format("products in {}: {}\n", format.products,
-                        format.makespan ? concat(format_percent(*format.makespan / best.summary.makespan - 1), " slower")
-                                        : std::string{"nothing fits"});
-  }
-  if (planned.flags.price > 0) {
-    text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
-  }
-  const std::vector<const Plan*> others = shown_plans(planned);
-  for (std::size_t i = 1; i < others.size(); ++i) {
-    text +=
-        fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
-  }
-  const std::vector<std::size_t> pareto = result.pareto();
-  for (std::size_t i = 1; i < pareto.size(); ++i) {
-    const Plan& plan = result.plans[pareto[i]];
-    text += fmt::format("less memory: {} with {}, recomputation {}, {} slower: {}\n", plan.choice.schedule, layout_text(plan),
-                        recompute_text(planned.request, plan), format_percent(plan.summary.makespan / best.summary.makespan - 1),
-                        format_memory(plan.summary.fullest()));
-  }
-  return text + "\n" + searched_text(result) + "\n" + command_of(planned.flags, planned.request, best) + "\n";
-}
-
-std::string devices_table(const std::vector<Planned>& all, const TableStyle& style) {
-  const bool priced = all.front().flags.price > 0;
-  std::vector<TableColumn> columns{{"devices", Align::right},         {"time", Align::right},  {"tokens a day", Align::right},
-                                   {"tokens/s/device", Align::right}, {"worth", Align::right}, {"memory", Align::right}};
-  if (priced) columns.push_back({"price/Gtoken", Align::right});
-  columns.insert(columns.end(), {{"schedule"}, {"t x c x p x d"}, {"recompute"}, {"options"}});
-  Table table{columns};
-  double first = 0;
-  for (const Planned& one : all) {
-    std::vector<std::string> cells{format_count(one.request.problem.cluster.ranks())};
-    if (one.result.plans.empty()) {
-      cells.push_back("out of memory");
-      table.row(std::move(cells), Emphasis::dim);
-      continue;
-    }
-    const Plan& plan = one.result.plans.front();
-    const double speed = plan.summary.tokens_per_device_per_second;
-    if (first <= 0) first = speed;
-    cells.insert(cells.end(),
-                 {format_duration(plan.summary.makespan), format_count(static_cast<std::int64_t>(plan.summary.tokens_per_day())),
-                  format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
-                  format_memory(plan.summary.fullest())});
-    if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
-    cells.insert(cells.end(), {plan.choice.schedule, layout_text(plan), recompute_text(one.request, plan), options_text(plan)});
-    table.row(std::move(cells));
-  }
-  return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n";
 }
 
 }  // namespace tawpipe::sim

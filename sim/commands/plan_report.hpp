@@ -35,6 +35,22 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
 std::string recompute_text(const PlanRequest& request, const Plan& plan);
 /// "8 x 1 x 4 x 2": the axes' sizes, with their order where it matters.
 std::string layout_text(const Plan& plan);
+/// The schedule's options, and what is around it.
+std::string options_text(const Plan& plan);
+
+/// The parts of an iteration's time, means over the devices.
+struct Shares {
+  double compute = 0;
+  double exposed = 0;  ///< communication that no computation hides
+  double waiting = 0;
+};
+Shares shares_of(const Summary& summary);
+/// "computation", "communication" or "waiting".
+std::string limit_of(const Summary& summary);
+/// Of the usable memory, on the fullest device.
+double memory_share(const Summary& summary);
+/// Of a billion tokens. @param price  of a device's hour
+double price_of_tokens(double price, const Summary& summary);
 /// The parts in which another plan takes more time than the best.
 std::string loses_by(const Summary& best, const Summary& other);
 /// One plan of `planned`.

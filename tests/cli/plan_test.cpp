@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,6 +105,28 @@ TEST_CASE("what is printed names the best, what limits it, and the command") {
     CAPTURE(part);
     CHECK(text.out.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("the table has each schedule once, and others a line with the reason") {
+  const json answer = parsed(run("plan --json - --top 1000" + small));
+  std::set<std::string> planned;
+  for (const json& plan : answer.at("plans")) planned.insert(plan.at("schedule"));
+  const std::string text = run("plan --top 3" + small).out;
+  const json schedules = parsed(run("list schedules --json -"));
+  for (const json& schedule : schedules) {
+    const std::string name = schedule.at("name");
+    if (name == "zb-auto") continue;
+    CAPTURE(name);
+    const std::string words = " " + std::regex_replace(text, std::regex{"[,:\\s]+"}, " ");
+    CHECK(words.find(" " + name + " ") != std::string::npos);
+  }
+  for (const json& other : answer.at("others")) {
+    CAPTURE(other.at("schedule"));
+    CHECK(!planned.contains(other.at("schedule")));
+    if (other.at("least_s").is_null()) continue;
+    CHECK(other.at("least_s").get<double>() >= answer.at("plans")[0].at("makespan_s").get<double>() * (1 - 1e-4));
+  }
+  CHECK(text.find("limited by") != std::string::npos);
 }
 
 TEST_CASE("numbers of devices are compared by doubling") {

@@ -99,8 +99,10 @@ class LayoutBounds {
   /// once over all replicas, and, for one microbatch, the activations that all layers keep when the
   /// last one's forward ends. Any of it may be offloaded to host memory.
   bool can_hold(const PlanLayout& layout) {
-    return layout.offload.value_or(request_.problem.offload).any() || states_ + saved(layout) / layout.mesh.pipeline <= usable_;
+    return layout.offload.value_or(request_.problem.offload).any() || least_memory(layout) <= usable_;
   }
+  /// That minimum in bytes of a device, mean.
+  double least_memory(const PlanLayout& layout) { return states_ + saved(layout) / layout.mesh.pipeline; }
   /// The additional time of layers whose ranks share them and wait for each other: an estimate.
   double usual_wait(const PlanLayout& layout) {
     const Times& times = times_of(layout, classes(layout.mesh).front().first);

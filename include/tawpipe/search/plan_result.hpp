@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "tawpipe/core/function_ref.hpp"
@@ -37,11 +39,19 @@ struct PlanCounts {
   std::int64_t left = 0;        ///< not examined: the budget was used up, or the search was stopped
 };
 
+/// A schedule of which nothing that fits was simulated, and why.
+struct PlanLoss {
+  std::string schedule;
+  std::optional<Duration> least = {};  ///< a lower bound on its time, where it may fit; none: it does not
+  std::optional<Bytes> memory = {};    ///< of a device: what it needs at least, where it does not fit
+};
+
 struct PlanResult {
   /// The simulated ones that fit, the fastest first, of equal times that of the least memory; of those
   /// that are alike() the first one found.
   std::vector<Plan> plans;
-  std::vector<Plan> closest;  ///< if none fits: the simulated one that exceeds memory least
+  std::vector<PlanLoss> losses;  ///< of the other schedules, as the request lists them
+  std::vector<Plan> closest;     ///< if none fits: the simulated one that exceeds memory least
   PlanCounts counts;
   /// A lower bound on all candidates: the best's own time, or the least bound of those not
   /// examined.

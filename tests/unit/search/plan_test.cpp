@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -234,6 +236,42 @@ TEST_CASE("the Pareto front falls in memory as it rises in time") {
   for (std::size_t i = 1; i < front.size(); ++i) {
     CHECK(found.plans[front[i]].summary.fullest() < found.plans[front[i - 1]].summary.fullest());
     CHECK(found.plans[front[i]].summary.makespan > found.plans[front[i - 1]].summary.makespan);
+  }
+}
+
+TEST_CASE("each schedule has a plan that fits, or a reason that holds why it has none") {
+  for (const Bytes memory : {1_GB, 3_MB, 2_MB, 1_KB}) {
+    const PlanRequest asked = request(with_memory(memory));
+    const PlanResult found = plan(asked, shipped());
+    REQUIRE(found.proven_best);
+    std::set<std::string> planned;
+    for (const Plan& one : found.plans) planned.insert(one.choice.schedule);
+    for (const char* family : {"tawpipe", "fsdp", "1f1b", "interleaved-1f1b", "v-min"}) {
+      CHECK((memory != 1_GB || planned.contains(family)));
+    }
+    CHECK(planned.size() + found.losses.size() == asked.schedules.size());
+    for (const PlanLoss& loss : found.losses) {
+      CAPTURE(loss.schedule);
+      CHECK(!planned.contains(loss.schedule));
+      if (loss.least && !found.plans.empty()) {
+        CHECK(*loss.least / found.plans[0].summary.makespan >= 1 - plan_tolerance * (1 + 1e-9));
+      }
+      const auto choice = std::find_if(asked.schedules.begin(), asked.schedules.end(),
+                                       [&](const ScheduleChoice& one) { return one.schedule == loss.schedule; });
+      for (const PlanLayout& layout : planned_layouts(asked)) {
+        try {
+          const Prediction one = predict(problem_of(asked, layout, *choice), shipped());
+          if (one.fits()) {
+            REQUIRE(loss.least);
+            CHECK(one.summary.makespan >= *loss.least);
+          } else if (!loss.least) {
+            REQUIRE(loss.memory);
+            CHECK(one.summary.fullest() >= *loss.memory);
+          }
+        } catch (const InputError&) {
+        }
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,6 +42,7 @@ class PlanRounds {
       for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
     }
     layouts_ = planned_layouts(request);
+    lost_.resize(choices_.size());
   }
 
  protected:
@@ -97,6 +99,21 @@ class PlanRounds {
     }
   }
 
+  /// What keeps the candidates of a choice from being the best.
+  struct Lost {
+    Duration least = Duration::max();                        ///< the least bound of those that may fit
+    Bytes memory{std::numeric_limits<std::int64_t>::max()};  ///< the least need of those that do not
+    std::optional<PlanCandidate> nearest = {};               ///< of those that fit by their bounds, the least estimate
+  };
+  void lose(std::size_t choice, Duration bound) { lost_[choice].least = std::min(lost_[choice].least, bound); }
+  void lose(std::size_t choice, Bytes memory) { lost_[choice].memory = std::min(lost_[choice].memory, memory); }
+  /// One that fits by its bounds.
+  void lose(const PlanCandidate& candidate) {
+    lose(candidate.choice, candidate.need.time);
+    std::optional<PlanCandidate>& nearest = lost_[candidate.choice].nearest;
+    if (!nearest || candidate.need.usual < nearest->need.usual) nearest = candidate;
+  }
+
   void take_bounds(std::vector<Outcome> outcomes) {
     for (Outcome& outcome : outcomes) {
       if (!outcome.impossible) ++result_.counts.bounded;
@@ -115,7 +132,10 @@ class PlanRounds {
     spent_ += outcome.cost;
     early_.erase({candidate.layout, candidate.choice});
     if (outcome.plan) {
-      if (!outcome.plan->summary.fits()) unfit_.push_back(candidate);
+      if (!outcome.plan->summary.fits()) {
+        unfit_.push_back(candidate);
+        lose(candidate.choice, outcome.plan->summary.fullest());
+      }
       const Duration before = best_ ? best_->summary.makespan : Duration::max();
       take_plan(*std::move(outcome.plan));
       if (best_ && best_->summary.makespan < before) around_ = candidate;
@@ -123,6 +143,7 @@ class PlanRounds {
       ++result_.counts.impossible;
     } else if (!candidate.need.fits) {
       ++result_.counts.memory;
+      lose(candidate.choice, candidate.need.memory);
       if (layouts_[candidate.layout].recompute == Recompute::full) never_fits_.insert({candidate.layout, candidate.choice});
       if (!may_win(candidate.need.time)) return;
       if (nearly_fits(candidate.need.memory)) too_large_.push_back(candidate);
@@ -132,16 +153,28 @@ class PlanRounds {
     } else if (outcome.left) {
       ++result_.counts.left;
       left_ = std::min(left_, candidate.need.time);
+      lose(candidate.choice, candidate.need.time);
     } else if (!may_win(candidate.need.time)) {
       ++result_.counts.time;
+      lose(candidate);
     } else {
       open_.push_back(candidate);
     }
   }
 
-  void leave(std::size_t layout, std::int64_t choices) {
-    result_.counts.left += choices;
-    left_ = std::min(left_, least_[layout]);
+  void leave(const PlanGroup& group) {
+    result_.counts.left += group.size();
+    left_ = std::min(left_, least_[group.layout]);
+    for (std::size_t i = group.begin; i < group.end; ++i) lose(i, least_[group.layout]);
+  }
+  /// Whether a bound of the layout drops a group as a whole.
+  bool is_dropped(const PlanGroup& group) {
+    const bool holds = holds_[group.layout] != 0;
+    if (holds && may_win(least_[group.layout])) return false;
+    (holds ? result_.counts.time : result_.counts.memory) += group.size();
+    const Bytes memory{static_cast<std::int64_t>(bounds_.least_memory(layouts_[group.layout]))};
+    for (std::size_t i = group.begin; i < group.end; ++i) holds ? lose(i, least_[group.layout]) : lose(i, memory);
+    return true;
   }
 
   /// Simulates the `count` candidates that are most likely the fastest.
@@ -201,8 +234,11 @@ class PlanRounds {
 
   /// Drops candidates that later results beat.
   void drop_slow() {
-    result_.counts.time +=
-        static_cast<std::int64_t>(std::erase_if(open_, [&](const PlanCandidate& c) { return !may_win(c.need.time); }));
+    result_.counts.time += static_cast<std::int64_t>(std::erase_if(open_, [&](const PlanCandidate& c) {
+      if (may_win(c.need.time)) return false;
+      lose(c);
+      return true;
+    }));
   }
 
   const PlanRequest& request_;
@@ -215,6 +251,8 @@ class PlanRounds {
   std::vector<ScheduleChoice> choices_;
   std::vector<PlanLayout> layouts_;
   std::vector<Duration> least_;                               ///< [layout]
+  std::vector<char> holds_;                                   ///< [layout] whether the devices can hold what any schedule must
+  std::vector<Lost> lost_;                                    ///< [choice]
   std::vector<PlanCandidate> open_;                           ///< the least estimate last
   std::vector<PlanCandidate> too_large_;                      ///< without the memory that they need
   std::set<std::pair<std::size_t, std::size_t>> never_fits_;  ///< layout and choice, with all layers computed again

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,13 +30,10 @@ class PlanSearch : PlanTurns {
     probe_first();
     for (; next_ < order_.size() && spent_ < request_.budget && !result_.stopped; ++next_) {
       const PlanGroup group = order_[next_];
-      if (holds_[group.layout] == 0) {
-        result_.counts.memory += group.size();
-      } else if (!may_win(least_[group.layout])) {
-        result_.counts.time += group.size();
-      } else if (tasks_of(layouts_[group.layout]) > most_tasks) {
-        leave(group.layout, group.size());
-      } else {
+      const bool dropped = is_dropped(group);
+      if (!dropped && tasks_of(layouts_[group.layout]) > most_tasks) {
+        leave(group);
+      } else if (!dropped) {
         take_bounds(bounds_of_next());
         if (worth_simulating()) simulate_some(open_.back().need.steps > many_tasks ? 2 : 1);
       }
@@ -50,6 +48,7 @@ class PlanSearch : PlanTurns {
       tell_progress();
     }
     look_around_best();
+    simulate_families();
     finish();
     return std::move(result_);
   }
@@ -131,7 +130,11 @@ class PlanSearch : PlanTurns {
     while (next < parts_.size() && spent_ < most && !result_.stopped) {
       std::vector<PlanCandidate> some;
       for (; next < parts_.size() && some.size() < 8; ++next) {
-        if (is_open(parts_[next])) some.push_back(parts_[next]);
+        if (is_open(parts_[next])) {
+          some.push_back(parts_[next]);
+        } else if (!may_win(parts_[next].need.time)) {
+          lose(parts_[next].choice, parts_[next].need.time);
+        }
       }
       try_parts(some);
       tell_progress();
@@ -140,6 +143,7 @@ class PlanSearch : PlanTurns {
       if (!is_open(parts_[next])) continue;
       ++result_.counts.left;
       left_ = std::min(left_, parts_[next].need.time);
+      lose(parts_[next].choice, parts_[next].need.time);
     }
   }
   void try_parts(const std::vector<PlanCandidate>& candidates) {
@@ -169,6 +173,8 @@ class PlanSearch : PlanTurns {
         take(outcome);
       } else {
         spent_ += outcome.cost;
+        if (best_ && !outcome.impossible)
+          lose(candidate.choice, std::max(candidate.need.time, least_worth(best_->summary.makespan)));
       }
     }
     sort_open();
@@ -260,23 +266,97 @@ class PlanSearch : PlanTurns {
     outcome.cost += found->cost;
   }
 
+  /// The best estimate of each leading schedule that only bounds dropped, those of few tasks first: how
+  /// much slower it is. Theirs is a small part of the budget.
+  void simulate_families() {
+    if (!best_ || request_.cheapest_first || result_.stopped) return;
+    const std::int64_t most = spent_ + request_.budget / 16;
+    std::vector<std::pair<std::string, std::vector<std::size_t>>> families = losses_by_schedule();
+    std::erase_if(families, [](const auto& family) { return !is_leading_schedule(family.first); });
+    std::vector<Outcome> nearest(families.size());
+    parallel_(families.size(), [&](std::size_t i) { nearest[i] = nearest_of(families[i].second); });
+    for (const Outcome& one : nearest) spent_ += one.cost;
+    std::erase_if(nearest, [](const Outcome& one) { return one.impossible; });
+    std::stable_sort(nearest.begin(), nearest.end(),
+                     [](const Outcome& a, const Outcome& b) { return a.candidate.need.steps < b.candidate.need.steps; });
+    for (const Outcome& candidate : nearest) {
+      Outcome one{.candidate = candidate.candidate, .cost = 0};
+      if (spent_ + 8 * one.candidate.need.steps > most) break;
+      simulate(one);
+      take(one);
+      tell_progress();
+    }
+  }
+  /// Of the choices' candidates that fit by their bounds the best estimate; where none has bounds, of
+  /// the first two that fit in the order of layouts. Impossible: there is none.
+  Outcome nearest_of(const std::vector<std::size_t>& choices) {
+    Outcome best{.candidate = {}, .impossible = true, .cost = 0};
+    const auto take_nearer = [&](const PlanCandidate& one) {
+      if (!best.impossible && one.need.usual >= best.candidate.need.usual) return;
+      best.candidate = one;
+      best.impossible = false;
+    };
+    for (const std::size_t choice : choices) {
+      if (lost_[choice].nearest) take_nearer(*lost_[choice].nearest);
+    }
+    int open = best.impossible ? 2 : 0;
+    const std::int64_t most = request_.budget / 128;
+    for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < most; ++group) {
+      if (group->key >= PlanGroup::deferred) break;
+      if (holds_[group->layout] == 0 || tasks_of(layouts_[group->layout]) > most_tasks) continue;
+      const auto of = [&](std::size_t choice) { return choice >= group->begin && choice < group->end; };
+      const auto choice = std::find_if(choices.begin(), choices.end(), of);
+      if (choice == choices.end()) continue;
+      Outcome one{.candidate = {group->layout, *choice}};
+      bound(one);
+      best.cost += one.cost;
+      if (one.impossible || !one.candidate.need.fits) continue;
+      --open;
+      take_nearer(one.candidate);
+    }
+    return best;
+  }
+  /// Schedules of which nothing that fits was simulated, with their choices.
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> losses_by_schedule() const {
+    std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      const std::string& schedule = choices_[i].schedule;
+      const auto is_it = [&](const auto& one) { return one.first == schedule; };
+      if (std::any_of(result_.plans.begin(), result_.plans.end(),
+                      [&](const Plan& plan) { return plan.choice.schedule == schedule; })) {
+        continue;
+      }
+      auto at = std::find_if(found.begin(), found.end(), is_it);
+      if (at == found.end()) at = found.insert(found.end(), {schedule, {}});
+      at->second.push_back(i);
+    }
+    return found;
+  }
+  void list_losses() {
+    for (const auto& [schedule, choices] : losses_by_schedule()) {
+      Lost all;
+      for (const std::size_t choice : choices) {
+        all.least = std::min(all.least, lost_[choice].least);
+        all.memory = std::min(all.memory, lost_[choice].memory);
+      }
+      PlanLoss& loss = result_.losses.emplace_back(PlanLoss{schedule});
+      if (all.least < Duration::max()) loss.least = all.least;
+      if (all.memory < Lost{}.memory) loss.memory = all.memory;
+    }
+  }
+
   void finish() {
     if (result_.stopped) {
       for (const auto& [which, plan] : early_) take_plan(plan);
     }
     drop_slow();
     for (; next_ < order_.size(); ++next_) {
-      const PlanGroup group = order_[next_];
-      const std::int64_t open = group.size();
-      if (holds_[group.layout] == 0) {
-        result_.counts.memory += open;
-      } else if (!may_win(least_[group.layout])) {
-        result_.counts.time += open;
-      } else {
-        leave(group.layout, open);
-      }
+      if (!is_dropped(order_[next_])) leave(order_[next_]);
     }
-    for (const PlanCandidate& candidate : open_) left_ = std::min(left_, candidate.need.time);
+    for (const PlanCandidate& candidate : open_) {
+      left_ = std::min(left_, candidate.need.time);
+      lose(candidate);
+    }
     result_.counts.left += static_cast<std::int64_t>(open_.size());
     std::stable_sort(result_.plans.begin(), result_.plans.end(), [](const Plan& a, const Plan& b) {
       if (a.summary.makespan != b.summary.makespan) return a.summary.makespan < b.summary.makespan;
@@ -285,6 +365,7 @@ class PlanSearch : PlanTurns {
     result_.plans.erase(std::unique(result_.plans.begin(), result_.plans.end(), alike), result_.plans.end());
     result_.bound = best_ ? std::min(best_->summary.makespan, left_) : left_;
     if (best_) result_.closest.clear();
+    list_losses();
     result_.proven_best = !best_ ? result_.counts.left == 0 : left_ >= least_worth(best_->summary.makespan);
   }
 };

@@ -200,7 +200,6 @@ class PlanTurns : public PlanRounds {
   std::size_t leading_ = 0;          ///< of choices_, those that are looked at first
 
  protected:
-  std::vector<char> holds_;               ///< [layout] whether the devices can hold what any schedule must
   std::vector<PlanGroup> order_;          ///< of all groups
   std::size_t next_ = 0;                  ///< in order_
   std::optional<std::int64_t> in_order_;  ///< what was spent when all that have a turn had it

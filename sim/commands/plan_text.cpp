@@ -1,0 +1,186 @@
+// What `tawpipe plan` prints: the best plans, their limits, and why the others are slower.
+// Not: its JSON (plan_report.cpp) nor the search (plan.cpp).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan_report.hpp"
+#include "tawpipe/report/formatters.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// The best plan of each schedule, the fastest first; with a single schedule all of its plans.
+std::vector<const Plan*> distinct_plans(const Planned& planned) {
+  std::vector<const Plan*> all;
+  std::vector<const Plan*> distinct;
+  for (const Plan& plan : planned.result.plans) {
+    all.push_back(&plan);
+    const auto same = [&](const Plan* one) { return one->choice.schedule == plan.choice.schedule; };
+    if (std::none_of(distinct.begin(), distinct.end(), same)) distinct.push_back(&plan);
+  }
+  return distinct.size() + planned.result.losses.size() > 1 ? distinct : all;
+}
+/// Those that the text shows.
+std::vector<const Plan*> shown_plans(const Planned& planned) {
+  std::vector<const Plan*> shown = distinct_plans(planned);
+  shown.resize(std::min(shown.size(), static_cast<std::size_t>(planned.flags.top)));
+  return shown;
+}
+
+/// A line for each reason that schedules are not among those shown.
+std::string others_text(const Planned& planned) {
+  std::vector<std::pair<std::string, std::string>> lines;  // of a reason, the schedules
+  const auto add = [&](const std::string& reason, const std::string& schedule) {
+    const auto at = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == reason; });
+    at == lines.end() ? lines.emplace_back(reason, schedule), void() : void(at->second += ", " + schedule);
+  };
+  const Duration best = planned.best().makespan;
+  const std::vector<const Plan*> plans = distinct_plans(planned);
+  for (std::size_t i = shown_plans(planned).size(); i < plans.size(); ++i) {
+    const Summary& summary = plans[i]->summary;
+    if (plans[i]->choice.schedule == planned.result.plans.front().choice.schedule) break;  // a single one
+    add(concat(format_duration(summary.makespan, 4), ", ", loses_by(planned.best(), summary)), plans[i]->choice.schedule);
+  }
+  for (const PlanLoss& loss : planned.result.losses) {
+    std::string reason = "does not exist on this cluster";
+    const double longer = loss.least ? *loss.least / best - 1 : 0;
+    if (longer < -plan_tolerance) {
+      reason = concat("at least ", format_duration(*loss.least, 4), "; not all was looked at");
+    } else if (loss.least) {
+      reason = concat("at least ", format_duration(*loss.least, 4), ", ", format_percent(std::max(0.0, longer)), " slower");
+    } else if (loss.memory) {
+      reason = concat("needs at least ", format_memory(*loss.memory));
+    }
+    add(reason, loss.schedule);
+  }
+  std::string text;
+  for (const auto& [reason, schedules] : lines) text += concat(schedules, ": ", reason, "\n");
+  return text.empty() ? text : "\n" + text;
+}
+
+std::string plans_table(const Planned& planned, const TableStyle& style) {
+  std::vector<TableColumn> columns{{"schedule"},
+                                   {"t x c x p x d"},
+                                   {"microbatch", Align::right},
+                                   {"recompute"},
+                                   {"time", Align::right},
+                                   {"tokens/s/device", Align::right},
+                                   {"MFU", Align::right},
+                                   {"memory", Align::right},
+                                   {"compute", Align::right},
+                                   {"exposed", Align::right},
+                                   {"waiting", Align::right},
+                                   {"limited by"},
+                                   {"options"}};
+  Table table{columns};
+  for (const Plan* const one : shown_plans(planned)) {
+    const Plan& plan = *one;
+    const Shares shares = shares_of(plan.summary);
+    table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
+               recompute_text(planned.request, plan), format_duration(plan.summary.makespan),
+               format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
+               format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
+               format_percent(shares.exposed), format_percent(shares.waiting), limit_of(plan.summary), options_text(plan)},
+              one == &planned.result.plans.front() ? Emphasis::bold : Emphasis::none);
+  }
+  return table.str(style);
+}
+
+std::string searched_text(const PlanResult& result) {
+  const PlanCounts& counts = result.counts;
+  std::string text = fmt::format(
+      "searched {} layouts x schedules = {} candidates; {} cannot be, {} need too much memory, {} cannot be faster by a bound, "
+      "{} simulated",
+      format_count(counts.layouts), format_count(counts.candidates), format_count(counts.impossible), format_count(counts.memory),
+      format_count(counts.time), format_count(counts.simulated));
+  if (counts.left > 0) text += fmt::format(", {} left", format_count(counts.left));
+  text += '\n';
+  if (result.plans.empty()) return text;
+  if (result.stopped) text += "stopped: the best so far\n";
+  if (result.proven_best) return text + "proven: nothing in the space is faster\n";
+  return text + fmt::format("not proven: what was left may be up to {} faster; a larger --budget looks at more\n",
+                            format_percent(result.gap()));
+}
+
+}  // namespace
+
+std::string result_text(const Planned& planned, const TableStyle& style) {
+  const PlanResult& result = planned.result;
+  Problem shown = planned.request.problem;
+  std::string text = describe(shown) + "\n";
+  if (const auto at = text.find(", recomputation "); at != std::string::npos) {
+    text.erase(at, text.find('\n', at) - at);  // it is one of the results
+  }
+  if (result.plans.empty()) return text + searched_text(result);
+  text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";
+  const Plan& best = result.plans.front();
+  const Shares shares = shares_of(best.summary);
+  text +=
+      fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
+                  format_count(static_cast<std::int64_t>(best.summary.tokens_per_day())),
+                  format_flops_rate(best.summary.flops_per_device), limit_of(best.summary), format_percent(shares.compute),
+                  format_percent(shares.exposed), format_percent(shares.waiting), format_percent(memory_share(best.summary), 0));
+  text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
+                      format_duration(seconds(planned.bound_s), 4),
+                      format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));
+  for (const Planned::Format& format : planned.formats) {
+    if (format.products == planned.flags.base.products) continue;
+    text += fmt::format("products in {}: {}\n", format.products,
+                        format.makespan ? concat(format_percent(*format.makespan / best.summary.makespan - 1), " slower")
+                                        : std::string{"nothing fits"});
+  }
+  if (planned.flags.price > 0) {
+    text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
+  }
+  const std::vector<const Plan*> others = shown_plans(planned);
+  for (std::size_t i = 1; i < others.size(); ++i) {
+    text +=
+        fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
+  }
+  const std::vector<std::size_t> pareto = result.pareto();
+  for (std::size_t i = 1; i < pareto.size(); ++i) {
+    const Plan& plan = result.plans[pareto[i]];
+    text += fmt::format("less memory: {} with {}, recomputation {}, {} slower: {}\n", plan.choice.schedule, layout_text(plan),
+                        recompute_text(planned.request, plan), format_percent(plan.summary.makespan / best.summary.makespan - 1),
+                        format_memory(plan.summary.fullest()));
+  }
+  return text + others_text(planned) + "\n" + searched_text(result) + "\n" +
+         command_of(planned.flags, planned.request, best) + "\n";
+}
+
+std::string devices_table(const std::vector<Planned>& all, const TableStyle& style) {
+  const bool priced = all.front().flags.price > 0;
+  std::vector<TableColumn> columns{{"devices", Align::right},         {"time", Align::right},  {"tokens a day", Align::right},
+                                   {"tokens/s/device", Align::right}, {"worth", Align::right}, {"memory", Align::right}};
+  if (priced) columns.push_back({"price/Gtoken", Align::right});
+  columns.insert(columns.end(), {{"schedule"}, {"t x c x p x d"}, {"recompute"}, {"options"}});
+  Table table{columns};
+  double first = 0;
+  for (const Planned& one : all) {
+    std::vector<std::string> cells{format_count(one.request.problem.cluster.ranks())};
+    if (one.result.plans.empty()) {
+      cells.push_back("out of memory");
+      table.row(std::move(cells), Emphasis::dim);
+      continue;
+    }
+    const Plan& plan = one.result.plans.front();
+    const double speed = plan.summary.tokens_per_device_per_second;
+    if (first <= 0) first = speed;
+    cells.insert(cells.end(),
+                 {format_duration(plan.summary.makespan), format_count(static_cast<std::int64_t>(plan.summary.tokens_per_day())),
+                  format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
+                  format_memory(plan.summary.fullest())});
+    if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
+    cells.insert(cells.end(), {plan.choice.schedule, layout_text(plan), recompute_text(one.request, plan), options_text(plan)});
+    table.row(std::move(cells));
+  }
+  return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n";
+}
+
+}  // namespace tawpipe::sim
