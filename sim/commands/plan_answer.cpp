@@ -8,6 +8,7 @@
 
 #include "entries.hpp"
 #include "parallel.hpp"
+#include "plan_changes.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/search/bound.hpp"
 
@@ -135,6 +136,7 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   PlanAnswer answer{.planned = search_plans(flags, "planning", watch), .today = {}, .emitted = {}};
   if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
   if (today) answer.today = simulate_today(answer.planned, *std::move(today));
+  if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);
   return answer;
 }
 

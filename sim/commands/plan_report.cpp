@@ -187,6 +187,12 @@ Json result_json(const Planned& planned) {
     if (format.makespan) one["makespan_s"] = to_seconds(*format.makespan);
     json["products"].push_back(std::move(one));
   }
+  json["changes"] = Json::array();
+  for (const Planned::Change& change : planned.changes) {
+    json["changes"].push_back({{"what", change.what},
+                               {"makespan_s", to_seconds(change.makespan)},
+                               {"change", change.makespan / planned.best().makespan - 1}});
+  }
   json["bound_s"] = planned.bound_s;
   json["proven_best"] = result.proven_best;
   json["stopped"] = result.stopped;

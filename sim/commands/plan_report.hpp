@@ -20,11 +20,17 @@ struct Planned {
     std::string products;
     std::optional<Duration> makespan;
   };
+  /// What one change would make of the best plan's time.
+  struct Change {
+    std::string what;
+    Duration makespan{};
+  };
   PlanFlags flags;
   PlanRequest request;
   PlanResult result;
   double bound_s = 0;                ///< a lower bound for any schedule (search/bound.hpp)
   std::vector<Format> formats = {};  ///< if it lists several
+  std::vector<Change> changes = {};  ///< plan_changes.hpp
 
   const Summary& best() const { return result.plans.front().summary; }
 };

@@ -64,6 +64,22 @@ std::string others_text(const Planned& planned) {
   return text.empty() ? text : "\n" + text;
 }
 
+/// What one change would buy, a line each; those that buy nothing share one.
+std::string changes_text(const Planned& planned) {
+  std::string text;
+  std::string none;
+  for (const Planned::Change& change : planned.changes) {
+    const double less = 1 - change.makespan / planned.best().makespan;
+    if (less >= 0.0005) {
+      text += concat(change.what, ": -", format_percent(less), "\n");
+    } else {
+      none += concat(none.empty() ? "" : ", ", change.what);
+    }
+  }
+  if (!none.empty()) text += concat("no gain: ", none, "\n");
+  return text.empty() ? text : "\n" + text;
+}
+
 std::string plans_table(const Planned& planned, const TableStyle& style) {
   std::vector<TableColumn> columns{{"schedule"},
                                    {"t x c x p x d"},
@@ -150,7 +166,7 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
                         recompute_text(planned.request, plan), format_percent(plan.summary.makespan / best.summary.makespan - 1),
                         format_memory(plan.summary.fullest()));
   }
-  return text + others_text(planned) + "\n" + searched_text(result) + "\n" +
+  return text + others_text(planned) + changes_text(planned) + "\n" + searched_text(result) + "\n" +
          command_of(planned.flags, planned.request, best) + "\n";
 }
 

@@ -129,6 +129,32 @@ TEST_CASE("the table has each schedule once, and others a line with the reason")
   CHECK(text.find("limited by") != std::string::npos);
 }
 
+TEST_CASE("what a tenth more bandwidth buys is what sensitivity says, and more memory never costs time") {
+  const json answer = parsed(run("plan --json - --schedules ddp" + small));
+  const json& best = answer.at("plans")[0];
+  std::vector<std::string> arguments = arguments_of(best.at("command"));
+  arguments[0] = "sensitivity";
+  arguments.insert(arguments.end(), {"--json", "-"});
+  const json gains = parsed(run(arguments)).at("gains");
+  const auto of = [](const json& all, const std::string& what) -> double {
+    const auto at = std::find_if(all.begin(), all.end(), [&](const json& one) { return one.at("what") == what; });
+    REQUIRE(at != all.end());
+    return at->at("makespan_s");
+  };
+  const json& changes = answer.at("changes");
+  CHECK(of(changes, "10 % more bandwidth between nodes") == doctest::Approx(of(gains, "links: network, bandwidth")));
+  CHECK(of(changes, "10 % more bandwidth between nodes") < best.at("makespan_s").get<double>());
+  CHECK(of(changes, "10 % faster products and attention") < best.at("makespan_s").get<double>());
+  CHECK(of(changes, "10 GiB more memory a device") <= best.at("makespan_s").get<double>());
+  for (const json& change : changes) {
+    CHECK(change.at("change").get<double>() ==
+          doctest::Approx(change.at("makespan_s").get<double>() / best.at("makespan_s").get<double>() - 1));
+  }
+  const std::string text = run("plan --no-offload --schedules ddp" + small).out;
+  CHECK(text.find("10 % more bandwidth between nodes: -") != std::string::npos);
+  CHECK(text.find("in host memory (--offload)") != std::string::npos);
+}
+
 TEST_CASE("numbers of devices are compared by doubling") {
   const json answer = parsed(run("plan --json - --devices 4..16" + small));
   REQUIRE(answer.at("by_devices").size() == 3);

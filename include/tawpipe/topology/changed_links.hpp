@@ -1,4 +1,4 @@
-// A cluster with changed links: faster, slower, or of a given speed.
+// A cluster with changed links or devices: faster, slower, or of a given speed.
 // Not: other paths between devices (topology/cluster_builder.hpp).
 #pragma once
 
@@ -9,6 +9,17 @@
 #include "tawpipe/topology/cluster.hpp"
 
 namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// `cluster` with other kinds of node of the same numbers of devices, and another fabric.
+inline Cluster with_kinds(const Cluster& cluster, std::vector<NodeType> kinds, Fabric fabric) {
+  std::vector<std::int32_t> nodes;
+  for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(cluster.kind_index(NodeId{node}));
+  return Cluster{cluster.name(), std::move(kinds), std::move(nodes), std::move(fabric)};
+}
+
+}  // namespace detail
 
 /// `cluster` with `change(link)` applied to each of its links; same devices and paths.
 /// @param change  called with a Link&, once for each link of each kind of node and of the fabric
@@ -21,9 +32,18 @@ Cluster with_changed_links(const Cluster& cluster, Change&& change) {
   }
   Fabric fabric = cluster.fabric();
   for (Link& link : fabric.links) change(link);
-  std::vector<std::int32_t> nodes;
-  for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(cluster.kind_index(NodeId{node}));
-  return Cluster{cluster.name(), std::move(kinds), std::move(nodes), std::move(fabric)};
+  return detail::with_kinds(cluster, std::move(kinds), std::move(fabric));
+}
+
+/// `cluster` with `change(device)` applied to each of its devices; same links and paths.
+/// @param change  called with a DeviceSpec&, once for each device of each kind of node
+template <class Change>
+Cluster with_changed_devices(const Cluster& cluster, Change&& change) {
+  std::vector<NodeType> kinds = cluster.kinds();
+  for (NodeType& kind : kinds) {
+    for (DeviceSpec& device : kind.devices) change(device);
+  }
+  return detail::with_kinds(cluster, std::move(kinds), cluster.fabric());
 }
 
 }  // namespace tawpipe

@@ -29,5 +29,12 @@ TEST_CASE("the links that are asked for change, and nothing else") {
     CHECK(after.latency == before.latency);
   }
   CHECK(with_changed_links(cluster, [](Link&) {}) == cluster);
+  CHECK(with_changed_devices(cluster, [](DeviceSpec&) {}) == cluster);
+  const Cluster larger = with_changed_devices(cluster, [](DeviceSpec& device) { device.memory = Bytes{2}; });
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(larger.device(Rank{rank}).memory == Bytes{2});
+    CHECK(larger.device(Rank{rank}).peak == cluster.device(Rank{rank}).peak);
+  }
+  for (int l = 0; l < cluster.links(); ++l) CHECK(larger.link(LinkId{l}) == cluster.link(LinkId{l}));
   CHECK_THROWS_AS(with_changed_links(cluster, [](Link& link) { link.bandwidth = BytesPerSecond{}; }), InputError);
 }

@@ -1,0 +1,114 @@
+// What one change would buy, around the best plan.
+#include "plan_changes.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "parallel.hpp"
+#include "plan_answer.hpp"
+#include "tawpipe/search/predict.hpp"
+#include "tawpipe/topology/changed_links.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+constexpr double tenth_faster = 1.1;
+/// Simulations of more tasks than this would take a good part of the search's time.
+constexpr std::int64_t most_changed_tasks = 600'000;
+
+Cluster with_faster_links(const Cluster& cluster, bool network) {
+  return with_changed_links(cluster, [&](Link& link) {
+    if (link.end == LinkEnd::host || (link.kind == LinkClass::network) != network) return;
+    link.bandwidth = BytesPerSecond{link.bandwidth.value() * tenth_faster};
+  });
+}
+
+Cluster with_faster_products(const Cluster& cluster) {
+  return with_changed_devices(cluster, [](DeviceSpec& device) {
+    for (FlopsPerSecond* peak : {&device.peak, &device.peak_fp8, &device.peak_fp4})
+      *peak = FlopsPerSecond{peak->value() * tenth_faster};
+  });
+}
+
+/// A search of what the best plan leaves open with its schedule, options and mesh.
+PlanRequest around_best(PlanRequest request, const Plan& best) {
+  const Mesh& mesh = best.layout.mesh;
+  request.axes = {mesh.tensor, mesh.context, mesh.expert, mesh.pipeline, mesh.data};
+  request.orders = {mesh.order};
+  request.schedules = {best.choice};
+  if (best.layout.exchange) request.exchanges = {*best.layout.exchange};
+  if (best.layout.sharding) request.problem.sharding = *best.layout.sharding;
+  if (best.layout.balanced_stages) request.problem.stage_cut = {.balanced = true};
+  request.sharding = {};
+  request.balanced_stages = false;
+  request.budget /= 64;
+  return request;
+}
+
+/// A change, and how its time is found: by the plan as it is on another cluster, or by a search.
+struct Trial {
+  Planned::Change change;
+  std::optional<Cluster> cluster = {};
+  std::optional<PlanRequest> request = {};
+};
+
+std::vector<Trial> possible_trials(const Planned& planned) {
+  const PlanFlags& flags = planned.flags;
+  const PlanRequest& asked = planned.request;
+  const Plan& best = planned.result.plans.front();
+  const Cluster& cluster = asked.problem.cluster;
+  std::vector<Trial> trials;
+  if (cluster.nodes() > 1) trials.push_back({{"10 % more bandwidth between nodes"}, with_faster_links(cluster, true)});
+  if (cluster.ranks() > cluster.nodes())
+    trials.push_back({{"10 % more bandwidth inside nodes"}, with_faster_links(cluster, false)});
+  trials.push_back({{"10 % faster products and attention"}, with_faster_products(cluster)});
+  PlanRequest more = around_best(asked, best);
+  more.problem.cluster =
+      with_changed_devices(cluster, [](DeviceSpec& device) { device.memory += Bytes{std::int64_t{10} << 30}; });
+  trials.push_back({{"10 GiB more memory a device"}, {}, std::move(more)});
+  const auto is_given = [&](std::string_view flag) {
+    return std::find(flags.given.begin(), flags.given.end(), flag) != flags.given.end();
+  };
+  if (asked.offload.empty() && !asked.problem.offload.any()) {
+    PlanRequest host = around_best(asked, best);
+    host.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
+    trials.push_back({{"states or activations in host memory (--offload)"}, {}, std::move(host)});
+  }
+  if (flags.base.products.empty() && !is_given("--products") && cluster.device(Rank{0}).peak_fp8.value() > 0) {
+    PlanFlags narrow = flags;
+    narrow.base.products = "fp8";
+    trials.push_back({{"products in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});
+  }
+  return trials;
+}
+
+}  // namespace
+
+std::vector<Planned::Change> changes_around(const Planned& planned) {
+  if (planned.result.plans.empty()) return {};
+  const Plan& best = planned.result.plans.front();
+  const Folding& folding = best.summary.folding;
+  if ((folding.factor > 1 ? folding.tasks : best.summary.tasks) > most_changed_tasks) return {};
+  std::vector<Trial> trials = possible_trials(planned);
+  const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
+  on_threads(threads, trials.size(), [&](std::size_t i) {
+    Trial& trial = trials[i];
+    trial.change.makespan = best.summary.makespan;
+    if (trial.cluster) {
+      Problem problem = problem_of(planned.request, best.layout, best.choice);
+      problem.cluster = *std::move(trial.cluster);
+      trial.change.makespan = predict(problem).summary.makespan;
+    } else if (const PlanResult found = plan(*trial.request, shipped()); !found.plans.empty()) {
+      trial.change.makespan = std::min(best.summary.makespan, found.plans.front().summary.makespan);
+    }
+  });
+  std::vector<Planned::Change> changes;
+  for (Trial& trial : trials) changes.push_back(std::move(trial.change));
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Planned::Change& a, const Planned::Change& b) { return a.makespan < b.makespan; });
+  return changes;
+}
+
+}  // namespace tawpipe::sim
