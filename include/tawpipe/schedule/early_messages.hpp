@@ -37,12 +37,14 @@ struct EarlyMessages {
   MessagesAtTasks gathers;  ///< before the first that reads the weights
 };
 
-/// Finds them for each update of `schedule`. Complexity: O(uses).
+/// Finds them for each update of `schedule`; for the first of several that update the same weights
+/// piece by piece. Complexity: O(uses).
 inline EarlyMessages find_early_messages(const Schedule& schedule, bool sums, bool gathers) {
   EarlyMessages found;
   if (!sums && !gathers) return found;
   std::vector<TaskId> first(schedule.buffers().size(), none<TaskId>);
   std::vector<TaskId> last(schedule.buffers().size(), TaskId{0});
+  std::vector<char> placed(schedule.buffers().size(), 0);
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const TaskId task = id<TaskId>(t);
     const bool update = schedule.task(task).op == Op::update;
@@ -52,9 +54,13 @@ inline EarlyMessages find_early_messages(const Schedule& schedule, bool sums, bo
       if (!update) {
         if (first[buffer] == none<TaskId>) first[buffer] = task;
         last[buffer] = task;
+      } else if (placed[buffer] != 0) {
+        continue;
       } else if (sums && kind == ContentKind::gradients && use.access == Access::read) {
+        placed[buffer] = 1;
         found.sums.add(last[buffer], task);
       } else if (gathers && kind == ContentKind::weights) {
+        placed[buffer] = 1;
         found.gathers.add(first[buffer] == none<TaskId> ? TaskId{0} : first[buffer], task);
       }
     }
@@ -64,29 +70,25 @@ inline EarlyMessages find_early_messages(const Schedule& schedule, bool sums, bo
   return found;
 }
 
-/// A set of parameters cut into equal parts, in order; their sizes differ by one at most.
-inline std::vector<std::vector<ParameterRange>> equal_parts(std::span<const ParameterRange> ranges, int parts) {
-  std::vector<std::vector<ParameterRange>> cut;
-  const std::int64_t count = parameters_in(ranges);
-  std::size_t range = 0;
-  std::int64_t used = 0;  // of that range
-  std::int64_t done = 0;
-  for (int p = 0; p < parts; ++p) {
-    const std::int64_t end = count / parts * (p + 1) + count % parts * (p + 1) / parts;
-    std::vector<ParameterRange> own;
-    while (done < end) {
-      const std::int64_t take = std::min(ranges[range].count() - used, end - done);
-      append(own, {ranges[range].begin + used, ranges[range].begin + used + take});
-      done += take;
-      used += take;
-      if (used == ranges[range].count()) {
-        ++range;
-        used = 0;
-      }
-    }
-    cut.push_back(std::move(own));
+/// The parameters of a set from the one at `begin` to that before `end`, in the set's order.
+inline std::vector<ParameterRange> slice(std::span<const ParameterRange> ranges, std::int64_t begin, std::int64_t end) {
+  std::vector<ParameterRange> own;
+  std::int64_t at = 0;
+  for (const ParameterRange& range : ranges) {
+    const std::int64_t from = std::max(begin - at, std::int64_t{0});
+    const std::int64_t to = std::min(end - at, range.count());
+    if (from < to) append(own, {range.begin + from, range.begin + to});
+    at += range.count();
+    if (at >= end) break;
   }
-  return cut;
+  return own;
+}
+
+/// One of that many equal parts of a set of parameters, in order; their sizes differ by one at most.
+inline std::vector<ParameterRange> equal_part(std::span<const ParameterRange> ranges, int part, int parts) {
+  const std::int64_t count = parameters_in(ranges);
+  const auto end_of = [&](std::int64_t p) { return count / parts * p + count % parts * p / parts; };
+  return slice(ranges, end_of(part), end_of(part + 1));
 }
 
 }  // namespace tawpipe::detail

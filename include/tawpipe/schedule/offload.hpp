@@ -16,6 +16,7 @@ namespace tawpipe::inline v0 {
 /// What lies in host memory between its uses.
 struct Offload {
   bool activations = false;  ///< what forwards save for backwards
+  int layers = 0;            ///< of each rank, the first ones whose activations are offloaded; 0: all
   bool optimizer = false;    ///< the optimizer's states, copied in for each update and back out after it
   int ahead = 1;             ///< computations before its use at which a copy back starts; also the number of copies out in flight
 
@@ -23,12 +24,17 @@ struct Offload {
   bool operator==(const Offload&) const = default;
 };
 
-/// "off", "activations", "optimizer", or "activations+optimizer".
+/// "off", "activations", "activations:20" for 20 layers, "optimizer", or both with "+" between.
 inline std::string name(const Offload& offload) {
   if (!offload.any()) return "off";
-  return concat(offload.activations ? "activations" : "", offload.activations && offload.optimizer ? "+" : "",
-                offload.optimizer ? "optimizer" : "");
+  std::string text = offload.activations ? "activations" : "";
+  if (offload.activations && offload.layers > 0) text += concat(":", offload.layers);
+  return concat(text, offload.activations && offload.optimizer ? "+" : "", offload.optimizer ? "optimizer" : "");
 }
+
+/// The states of a rank are copied and updated in this many pieces, of which a device holds four at
+/// most: one updated, one on its way in and, for `ahead` of 1, two on their way out.
+inline constexpr int state_pieces = 64;
 
 /// Parses what name() gives, in any order. @throws InputError  naming the valid values.
 TAWPIPE_INLINE Offload parse_offload(std::string_view text);
@@ -38,12 +44,18 @@ TAWPIPE_INLINE Offload parse_offload(std::string_view text);
 ///
 /// What a forward saves leaves when the forward has ended and comes back `ahead` computations of
 /// its rank before the first backward that reads it; what would be gone for less than one
-/// computation stays. Optimizer states are kept in host memory and are on the device only for their
-/// update. A computation with something to send out waits until all but `ahead` of the rank's
+/// computation stays, and so does what a stage saves that is not within the rank's first `layers`.
+/// Optimizer states are kept in host memory, and an update becomes one of each of their pieces, on
+/// the device for that update only: the next piece comes while one is updated and the last one
+/// leaves. A computation with something to send out waits until all but `ahead` of the rank's
 /// earlier ones have left, so that the device holds no more than that of them.
-/// @throws InputError  for `ahead` below 1. Complexity: O(tasks + uses).
-/// Source: Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857, section 5.1 (states); Wan et
-/// al. 2025, PipeOffload, arXiv:2503.01328 (activations of pipelines).
+/// @throws InputError  for `ahead` below 1, or if every stage has more than `layers`.
+/// Complexity: O(tasks + uses).
+/// Source: NVIDIA/Megatron-LM, megatron/core/optimizer/cpu_offloading,
+/// chunked_optimizer_state_offload.py (states in chunks, updated on the device), and
+/// transformer_config.py, cpu_offloading_num_layers (layers); Rajbhandari et al. 2021,
+/// ZeRO-Infinity, arXiv:2104.07857, section 5.1; Wan et al. 2025, PipeOffload, arXiv:2503.01328
+/// (activations of pipelines).
 /// Example: `const tawpipe::Schedule offloaded = with_offload(schedule, {.activations = true});`
 TAWPIPE_INLINE Schedule with_offload(const Schedule& schedule, const Offload& offload);
 
@@ -56,6 +68,8 @@ TAWPIPE_INLINE Schedule with_offload(const Schedule& schedule, const Offload& of
 #include <span>
 #include <vector>
 
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0 {
@@ -66,12 +80,14 @@ TAWPIPE_INLINE Offload parse_offload(std::string_view text) {
   for (std::string_view rest = text;;) {
     const std::size_t end = std::min(rest.find('+'), rest.size());
     const std::string_view part = rest.substr(0, end);
-    bool& chosen = part == "activations" ? offload.activations : offload.optimizer;
-    if ((part != "activations" && part != "optimizer") || chosen) {
-      throw InputError(concat(quote(text), " is not what can be offloaded; expected off, activations, optimizer or",
-                              " activations+optimizer"));
+    const std::string_view what = part.substr(0, part.find(':'));
+    bool& chosen = what == "activations" ? offload.activations : offload.optimizer;
+    if ((what != "activations" && part != "optimizer") || chosen) {
+      throw InputError(concat(quote(text), " is not what can be offloaded; expected off, activations, optimizer,",
+                              " activations+optimizer, or activations:20 of the first 20 layers"));
     }
     chosen = true;
+    if (what != part) offload.layers = parse_whole(part.substr(what.size() + 1), "the layers of activations:LAYERS", 1);
     if (end == rest.size()) return offload;
     rest.remove_prefix(end + 1);
   }
@@ -88,143 +104,255 @@ class Offloader {
     builder_.option("offload", name(offload));
     to_host_ = builder_.lane("to_host");
     from_host_ = builder_.lane("from_host");
-    number_computations();
-    find_values();
+    const std::vector<Found> found = find_buffers();
+    cut_states(found);
+    number_steps();
+    add_values(found);
   }
 
   Schedule build() {
     std::vector<Buffer> buffers{from_.buffers().begin(), from_.buffers().end()};
-    for (const Value& value : values_) buffers[index(value.device)].host = value.states;
+    for (auto value = values_.rbegin(); value != values_.rend(); ++value) {  // the first piece takes the place of the whole
+      if (value->states) buffers[index(value->old)] = hosted(*value);
+    }
     for (const Buffer& buffer : buffers) now_.push_back(builder_.buffer(buffer));
+    for (std::size_t v = 0; v < values_.size(); ++v) {
+      if (!values_[v].states) continue;
+      const bool first = v == 0 || values_[v - 1].old != values_[v].old;
+      values_[v].host = first ? now_[index(values_[v].old)] : builder_.buffer(hosted(values_[v]));
+    }
     added_.assign(from_.tasks().size(), none<TaskId>);
     for (std::size_t t = 0; t < added_.size(); ++t) {
-      if (place_[t] >= 0 && fetched_with_[t] == none<TaskId>) fetch_for(id<TaskId>(t), {});  // too early for any other task
-      add(id<TaskId>(t));
-      for (const TaskId next : triggers_[t]) fetch_for(next, added_[t]);
+      if (first_step_[t] == first_step_[t + 1]) add(id<TaskId>(t), nullptr);
+      for (std::size_t s = first_step_[t]; s < first_step_[t + 1]; ++s) {
+        if (!steps_[s].fetched) fetch_for(steps_[s], {});  // too early for any other
+        add(id<TaskId>(t), &steps_[s]);
+        for (const std::size_t next : steps_[s].triggers) fetch_for(steps_[next], added_[t]);
+      }
     }
     return builder_.build();
   }
 
  private:
-  /// Something that a rank keeps for a later computation.
-  struct Value {
-    BufferId device;
+  /// The computations that use a buffer which may be offloaded.
+  struct Found {
     TaskId made = none<TaskId>;  ///< the forward that saves it; none for states
-    TaskId used = none<TaskId>;  ///< the first computation that reads it; for states the update
+    TaskId used = none<TaskId>;  ///< the first that reads it; for states the update
     bool states = false;
+  };
+  /// Something that a rank keeps for a later computation: saved activations, or a piece of an
+  /// optimizer's states.
+  struct Value {
+    BufferId old;   ///< that it is, or is a piece of
+    Buffer buffer;  ///< as it is on the device
+    bool states = false;
+    std::int64_t parameters = 0;  ///< of a piece
+    BufferId device = none<BufferId>;
     BufferId host = none<BufferId>;
   };
+  /// A computation, or the update of one piece.
+  struct Step {
+    std::size_t place = 0;                   ///< among its rank's
+    bool first = true;                       ///< of its task
+    bool fetched = false;                    ///< what it needs is, after an earlier step
+    std::vector<std::size_t> triggers = {};  ///< the steps whose inputs are fetched after it
+    std::vector<std::size_t> makes = {};     ///< values
+    std::vector<std::size_t> needs = {};     ///< values
+  };
   struct OfRank {
-    std::vector<TaskId> computations;  ///< in order
-    std::vector<TaskId> copies_out;    ///< of the new schedule, in order
+    std::vector<std::size_t> steps;  ///< in order
+    std::vector<TaskId> copies_out;  ///< of the new schedule, in order
+    std::vector<StageId> stages;     ///< that lie within its first layers, where not all are offloaded
   };
 
-  /// The computations of each rank in order, and after which of them what later ones need may be
-  /// fetched.
-  void number_computations() {
-    const auto tasks = from_.tasks();
-    place_.assign(tasks.size(), -1);
-    fetched_with_.assign(tasks.size(), none<TaskId>);
-    triggers_.resize(tasks.size());
-    for (std::size_t t = 0; t < tasks.size(); ++t) {
-      if (!is_work(tasks[t].op)) continue;
-      std::vector<TaskId>& own = ranks_[index(tasks[t].rank)].computations;
-      place_[t] = static_cast<std::int32_t>(own.size());
-      own.push_back(id<TaskId>(t));
+  /// [buffer] what can be offloaded of it; `used` is none for what cannot.
+  std::vector<Found> find_buffers() {
+    find_stages();
+    std::vector<Found> found(from_.buffers().size());
+    for (std::size_t t = 0; t < from_.tasks().size(); ++t) {
+      const TaskId task = id<TaskId>(t);
+      if (!is_work(from_.task(task).op)) continue;
+      for (const Use& use : from_.uses(task)) {
+        const Buffer& buffer = from_.buffer(use.buffer);
+        Found& one = found[index(use.buffer)];
+        one.states = buffer.content.kind() == ContentKind::optimizer_state;
+        const bool saved = is_saved(buffer);
+        if (buffer.host || buffer.bytes <= Bytes{} || !(saved ? offloads(buffer) : one.states && offload_.optimizer)) continue;
+        TaskId& place = use.access == Access::write && saved ? one.made : one.used;
+        if (place == none<TaskId>) place = task;
+      }
     }
+    return found;
+  }
+  static bool is_saved(const Buffer& buffer) { return buffer.content.kind() == ContentKind::saved && !buffer.persistent; }
+  bool offloads(const Buffer& saved) const {
+    if (!offload_.activations || offload_.layers == 0) return offload_.activations;
+    const std::vector<StageId>& within = ranks_[index(saved.rank)].stages;
+    return std::find(within.begin(), within.end(), saved.stage()) != within.end();
+  }
+  /// The stages of which each rank saves something, from its first layer on, as far as they lie
+  /// within the layers asked for.
+  void find_stages() {
+    if (offload_.layers == 0) return;
+    for (const Buffer& buffer : from_.buffers()) {
+      std::vector<StageId>& own = ranks_[index(buffer.rank)].stages;
+      if (is_saved(buffer) && std::find(own.begin(), own.end(), buffer.stage()) == own.end()) own.push_back(buffer.stage());
+    }
+    int least = 0;
+    bool any = false;
+    for (OfRank& rank : ranks_) {
+      std::vector<StageId> own;
+      own.swap(rank.stages);
+      std::stable_sort(own.begin(), own.end(),
+                       [&](StageId a, StageId b) { return from_.stage(a).first_layer < from_.stage(b).first_layer; });
+      int layers = 0;
+      for (const StageId stage : own) {
+        layers += from_.stage(stage).layers;
+        if (least == 0 || (layers > 0 && layers < least)) least = layers;
+        if (layers > offload_.layers) break;
+        if (from_.stage(stage).layers > 0) rank.stages.push_back(stage);
+      }
+      any = any || !rank.stages.empty();
+    }
+    if (any) return;
+    throw InputError(concat("offload ", name(offload_), ": a stage's layers leave together, and the first has ", least));
+  }
+
+  /// Finds how many pieces each update's states are cut into, so that all are of about one size.
+  void cut_states(const std::vector<Found>& found) {
+    pieces_.assign(from_.tasks().size(), 0);
+    std::vector<Bytes> all(ranks_.size());
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      if (found[b].states && found[b].used != none<TaskId>) all[index(from_.buffers()[b].rank)] += from_.buffers()[b].bytes;
+    }
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      if (!found[b].states || found[b].used == none<TaskId>) continue;
+      const Buffer& buffer = from_.buffers()[b];
+      const Task& task = from_.task(found[b].used);
+      const std::int64_t count = parameters_of(buffer);
+      const std::int64_t largest = (all[index(buffer.rank)].value() + state_pieces - 1) / state_pieces;
+      const bool even = count > 0 && buffer.bytes.value() % count == 0 && task.bytes.value() % count == 0;
+      const std::int64_t pieces =
+          even ? std::min<std::int64_t>({(buffer.bytes.value() + largest - 1) / largest, count, state_pieces}) : 1;
+      int& of_update = pieces_[index(found[b].used)];
+      of_update = of_update == 0 && task.op == Op::update ? static_cast<int>(pieces) : 1;
+    }
+  }
+  std::int64_t parameters_of(const Buffer& states) const {
+    return states.content.is_slot() ? 0 : parameters_in(from_.pieces(states.content.parameters()));
+  }
+
+  /// The steps of each rank in order, and after which of them what later ones need may be fetched.
+  void number_steps() {
+    for (std::size_t t = 0; t < from_.tasks().size(); ++t) {
+      first_step_.push_back(steps_.size());
+      if (!is_work(from_.tasks()[t].op)) continue;
+      std::vector<std::size_t>& own = ranks_[index(from_.tasks()[t].rank)].steps;
+      for (int piece = 0; piece < std::max(1, pieces_[t]); ++piece) {
+        own.push_back(steps_.size());
+        steps_.push_back({.place = own.size() - 1, .first = piece == 0});
+      }
+    }
+    first_step_.push_back(steps_.size());
     for (const OfRank& rank : ranks_) {
-      for (std::size_t i = distance(); i < rank.computations.size(); ++i) {
-        const TaskId trigger = rank.computations[i - distance()];
-        fetched_with_[index(rank.computations[i])] = trigger;
-        triggers_[index(trigger)].push_back(rank.computations[i]);
+      for (std::size_t i = distance(); i < rank.steps.size(); ++i) {
+        steps_[rank.steps[i]].fetched = true;
+        steps_[rank.steps[i - distance()]].triggers.push_back(rank.steps[i]);
       }
     }
   }
   std::size_t distance() const { return static_cast<std::size_t>(offload_.ahead) + 1; }
 
-  void find_values() {
-    std::vector<Value> of_buffer(from_.buffers().size());
-    for (std::size_t t = 0; t < from_.tasks().size(); ++t) {
-      const TaskId task = id<TaskId>(t);
-      if (place_[t] < 0) continue;
-      for (const Use& use : from_.uses(task)) {
-        const Buffer& buffer = from_.buffer(use.buffer);
-        Value& value = of_buffer[index(use.buffer)];
-        value.device = use.buffer;
-        value.states = buffer.content.kind() == ContentKind::optimizer_state;
-        const bool saved = buffer.content.kind() == ContentKind::saved && !buffer.persistent;
-        if (buffer.host || buffer.bytes <= Bytes{} || !(saved ? offload_.activations : value.states && offload_.optimizer))
-          continue;
-        TaskId& found = use.access == Access::write && saved ? value.made : value.used;
-        if (found == none<TaskId>) found = task;
+  void add_values(const std::vector<Found>& found) {
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      if (found[b].used == none<TaskId>) continue;
+      const Buffer& buffer = from_.buffers()[b];
+      const std::size_t used = first_step_[index(found[b].used)];
+      if (!found[b].states) {
+        if (found[b].made == none<TaskId>) continue;
+        const std::size_t made = first_step_[index(found[b].made)];
+        if (steps_[used].place <= steps_[made].place + distance() + 1) continue;  // would be gone for less than a step
+        steps_[made].makes.push_back(values_.size());
+        steps_[used].needs.push_back(values_.size());
+        values_.push_back({.old = id<BufferId>(b), .buffer = buffer});
+        continue;
+      }
+      const int pieces = pieces_[index(found[b].used)];
+      if (pieces == 1) {
+        steps_[used].needs.push_back(values_.size());
+        values_.push_back({.old = id<BufferId>(b), .buffer = buffer, .states = true});
+        continue;
+      }
+      const Bytes each{buffer.bytes.value() / parameters_of(buffer)};
+      for (int piece = 0; piece < pieces; ++piece) {
+        const auto own = equal_part(from_.pieces(buffer.content.parameters()), piece, pieces);
+        Value value{.old = id<BufferId>(b), .buffer = buffer, .states = true, .parameters = parameters_in(own)};
+        value.buffer.content = {buffer.content.kind(), buffer.stage(), builder_.pieces(own)};
+        value.buffer.bytes = each * value.parameters;
+        steps_[used + static_cast<std::size_t>(piece)].needs.push_back(values_.size());
+        values_.push_back(value);
       }
     }
-    makes_.resize(from_.tasks().size());
-    needs_.resize(from_.tasks().size());
-    for (const Value& value : of_buffer) {
-      if (value.used == none<TaskId> || !(value.states || is_worth(value))) continue;
-      if (value.made != none<TaskId>) makes_[index(value.made)].push_back(values_.size());
-      needs_[index(value.used)].push_back(values_.size());
-      values_.push_back(value);
-    }
   }
-  /// Whether a value is off the device for at least one computation.
-  bool is_worth(const Value& value) const {
-    if (value.made == none<TaskId>) return false;
-    return place_[index(value.used)] - place_[index(value.made)] > static_cast<std::int32_t>(distance()) + 1;
+  static Buffer hosted(const Value& value) {
+    Buffer buffer = value.buffer;
+    buffer.host = true;
+    return buffer;
   }
 
   Task copy(Op op, const Value& value, LaneId lane) const {
-    const Buffer& buffer = from_.buffer(value.device);
     return {.op = op,
             .payload = value.states ? Payload::optimizer_states : Payload::activations,
             .lane = lane,
-            .rank = buffer.rank,
-            .stage = buffer.content.stage(),
-            .microbatch = buffer.content.microbatch(),
-            .bytes = buffer.bytes};
+            .rank = value.buffer.rank,
+            .stage = value.buffer.stage(),
+            .microbatch = value.buffer.content.microbatch(),
+            .bytes = value.buffer.bytes};
   }
 
-  /// What a computation needs from the host, into device buffers. @param after  what must have
-  /// ended first, or none
-  void fetch_for(TaskId task, TaskId after) {
-    for (const std::size_t v : needs_[index(task)]) {
+  /// What a step needs from the host, into device buffers. @param after  what must have ended
+  /// first, or none
+  void fetch_for(const Step& step, TaskId after) {
+    for (const std::size_t v : step.needs) {
       Value& value = values_[v];
-      Buffer buffer = from_.buffer(value.device);
-      if (value.states) value.host = now_[index(value.device)];
+      Buffer buffer = value.buffer;
       buffer.copy = buffer.copy || value.states;
       buffer.persistent = false;
-      now_[index(value.device)] = builder_.buffer(buffer);
-      builder_.add(copy(Op::copy_from_host, value, from_host_),
-                   {{value.host, Access::read}, {now_[index(value.device)], Access::write}}, std::span{&after, 1});
+      value.device = builder_.buffer(buffer);
+      builder_.add(copy(Op::copy_from_host, value, from_host_), {{value.host, Access::read}, {value.device, Access::write}},
+                   std::span{&after, 1});
     }
   }
 
-  /// A task as it was, with copies to the host of what it leaves for later. It waits for the rank's
-  /// earlier copies but the last.
-  void add(TaskId task) {
-    const Task& old = from_.task(task);
+  /// A task as it was, or a step of it, with copies to the host of what it leaves for later. It
+  /// waits for the rank's earlier copies but the last.
+  void add(TaskId task, const Step* step) {
+    Task one = from_.task(task);
     std::vector<TaskId> after;
-    for (const TaskId earlier : from_.dependencies(task)) after.push_back(added_[index(earlier)]);
-    std::vector<TaskId>& out = ranks_[index(old.rank)].copies_out;
-    std::vector<std::size_t> leaving = makes_[index(task)];
-    for (const std::size_t v : needs_[index(task)]) {
-      if (values_[v].states) leaving.push_back(v);
+    if (step == nullptr || step->first) {
+      for (const TaskId earlier : from_.dependencies(task)) after.push_back(added_[index(earlier)]);
+    }
+    std::vector<std::size_t> leaving;
+    std::vector<TaskId>& out = ranks_[index(one.rank)].copies_out;
+    if (step != nullptr) {
+      leaving = step->makes;
+      for (const std::size_t v : step->needs) {
+        const Value& value = values_[v];
+        now_[index(value.old)] = value.device;
+        if (value.states) leaving.push_back(v);
+        if (value.parameters > 0) one.bytes = one.bytes / parameters_of(from_.buffer(value.old)) * value.parameters;
+      }
     }
     const auto kept = static_cast<std::size_t>(offload_.ahead) * leaving.size();
     if (!leaving.empty() && out.size() >= kept + 1) after.push_back(out[out.size() - kept - 1]);
     uses_.clear();
     for (const Use& use : from_.uses(task)) uses_.push_back({now_[index(use.buffer)], use.access});
-    added_[index(task)] = builder_.add(old, uses_, after);
+    added_[index(task)] = builder_.add(one, uses_, after);
     for (const std::size_t v : leaving) {
       Value& value = values_[v];
-      if (!value.states) {
-        Buffer buffer = from_.buffer(value.device);
-        buffer.host = true;
-        value.host = builder_.buffer(buffer);
-      }
+      if (!value.states) value.host = builder_.buffer(hosted(value));
       out.push_back(builder_.add(copy(Op::copy_to_host, value, to_host_),
-                                 {{now_[index(value.device)], Access::read}, {value.host, Access::write}}));
+                                 {{now_[index(value.old)], Access::read}, {value.host, Access::write}}));
     }
   }
 
@@ -234,14 +362,12 @@ class Offloader {
   LaneId to_host_{};
   LaneId from_host_{};
   std::vector<OfRank> ranks_;
-  std::vector<std::int32_t> place_;              ///< [task] among its rank's computations; -1: not a computation
-  std::vector<TaskId> fetched_with_;             ///< [computation] the one after which its inputs are fetched
-  std::vector<std::vector<TaskId>> triggers_;    ///< [computation] whose inputs are fetched after it
-  std::vector<Value> values_;                    ///< that are offloaded
-  std::vector<std::vector<std::size_t>> makes_;  ///< [task] values
-  std::vector<std::vector<std::size_t>> needs_;  ///< [task] values
-  std::vector<BufferId> now_;                    ///< [old buffer] its current replacement in the new schedule
-  std::vector<TaskId> added_;                    ///< [old task]
+  std::vector<int> pieces_;              ///< [task] into which an update's states are cut; 0: no update
+  std::vector<std::size_t> first_step_;  ///< [task], and behind the last task the number of steps
+  std::vector<Step> steps_;
+  std::vector<Value> values_;  ///< that are offloaded
+  std::vector<BufferId> now_;  ///< [old buffer] its current replacement in the new schedule
+  std::vector<TaskId> added_;  ///< [old task] its last step
   std::vector<Use> uses_;
 };
 

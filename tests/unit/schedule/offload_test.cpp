@@ -31,9 +31,9 @@ const std::vector<Offload> all_kinds{{.activations = true},
                                      {.activations = true, .optimizer = true},
                                      {.activations = true, .optimizer = true, .ahead = 3}};
 
-Cluster with_hosts(int ranks) {
+Cluster with_hosts(int ranks, BytesPerSecond memory_bandwidth = 1_GBps) {
   return ClusterBuilder{}
-      .device({.name = "device", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
+      .device({.name = "device", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = memory_bandwidth})
       .devices_per_node(ranks)
       .intra_node({.bandwidth = 1_GBps, .latency = 1_us})
       .host_link({.bandwidth = 1_GBps, .latency = 2_us})
@@ -47,9 +47,15 @@ Schedule build(const std::string& name, const Workload& work, int ranks) {
 }  // namespace
 
 TEST_CASE("what is offloaded is read as it is written") {
-  for (const char* text : {"off", "activations", "optimizer", "activations+optimizer"}) CHECK(name(parse_offload(text)) == text);
+  for (const char* text : {"off", "activations", "optimizer", "activations+optimizer", "activations:20+optimizer"})
+    CHECK(name(parse_offload(text)) == text);
   CHECK(parse_offload("optimizer+activations") == Offload{.activations = true, .optimizer = true});
-  for (const char* text : {"", "on", "activations+", "optimizer+optimizer", "activations,optimizer"}) {
+  CHECK(parse_offload("optimizer+activations:3") == Offload{.activations = true, .layers = 3, .optimizer = true});
+  for (const char* text : {"activations:", "activations:0", "activations:2x", "activations:-1"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(parse_offload(text), doctest::Contains("must be a whole number from 1"), InputError);
+  }
+  for (const char* text : {"", "on", "activations+", "optimizer+optimizer", "activations,optimizer", "optimizer:2"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(parse_offload(text), doctest::Contains("expected off, activations, optimizer"), InputError);
   }
@@ -84,6 +90,68 @@ TEST_CASE("offloaded schedules train to the same bits") {
         CHECK(offloaded.copies_differ == 0);
       }
     });
+  }
+}
+
+TEST_CASE("of the first layers alone, activations leave with the stages that lie within them") {
+  const Workload work = support::transformer(8, 12);
+  const auto leaving = [&](const std::string& name, int layers) {
+    std::vector<int> counts(8, 0);
+    const Schedule schedule = with_offload(build(name, work, 2), {.activations = true, .layers = layers});
+    CHECK(validate(schedule).ok());
+    for (const Task& task : schedule.tasks()) {
+      if (task.op == Op::copy_to_host && task.rank == Rank{0})
+        ++counts[static_cast<std::size_t>(schedule.stage(task.stage).first_layer)];
+    }
+    return counts;
+  };
+  CHECK(leaving("fsdp", 3) == std::vector<int>{6, 6, 6, 0, 0, 0, 0, 0});
+  CHECK(leaving("gpipe", 4)[0] > 0);  // rank 0 has the first 4 layers as one
+  CHECK_THROWS_WITH_AS(leaving("gpipe", 3), doctest::Contains("a stage's layers leave together, and the first has 4"),
+                       InputError);
+}
+
+TEST_CASE("states are on the device in pieces, and their copies take the time of the link") {
+  // Two ranks with 4 layers each, or the half of each layer: the states are most of the memory.
+  const Workload work = support::transformer(8, 8);
+  for (const char* name : {"gpipe", "1f1b", "fsdp", "zero1", "tawpipe", "zb-h1"}) {
+    CAPTURE(name);
+    const Schedule schedule = build(name, work, 2);
+    const Schedule offloaded = with_offload(schedule, {.optimizer = true});
+    const Cluster cluster = with_hosts(2, 100_GBps);  // beside copies, updates take no time
+    const Timeline before = simulate(schedule, cluster, RooflineCost{});
+    const Timeline after = simulate(offloaded, cluster, RooflineCost{});
+    const auto plain = peak_memory(schedule, before);
+    const auto less = peak_memory(offloaded, after);
+    for (std::size_t r = 0; r < 2; ++r) {
+      std::int64_t states = 0;
+      std::int64_t largest = 0;
+      for (const Buffer& buffer : schedule.buffers()) {
+        if (buffer.rank == Rank{static_cast<int>(r)} && buffer.kind() == BufferKind::optimizer) states += buffer.bytes.value();
+      }
+      std::int64_t moved = 0;
+      for (const Task& task : offloaded.tasks()) {
+        if (task.op != Op::copy_from_host || task.rank != Rank{static_cast<int>(r)}) continue;
+        largest = std::max(largest, task.bytes.value());
+        moved += task.bytes.value();
+      }
+      CHECK(moved == states);
+      CHECK(largest <= states / state_pieces + 12);
+      CHECK(less[r].host.value() == states);
+      CHECK((plain[r].total - less[r].total).value() >= states - 4 * largest);
+    }
+    // Each way at 1 GB/s: at the end of the iteration what comes and goes overlap.
+    std::int64_t bytes = 0;
+    std::int64_t copies = 0;
+    for (const Task& task : offloaded.tasks()) {
+      if (task.op != Op::copy_to_host || task.rank != Rank{0}) continue;
+      bytes += task.bytes.value();
+      ++copies;
+    }
+    const Duration link = Bytes{bytes} / 1_GBps + 2_us * copies;
+    const double added = to_seconds(after.makespan() - before.makespan()) / to_seconds(link);
+    CHECK(added < 1.125);
+    CHECK(added > 0.4);
   }
 }
 
@@ -146,5 +214,12 @@ TEST_CASE("a composed schedule copies each rank's part, and of sharded states it
   }
   const std::int64_t all = work.model().parameters() * work.parameter_bytes().optimizer;
   CHECK(states >= all);
-  CHECK(states <= all + 4 * 4 * work.parameter_bytes().optimizer);  // padded to equal parts
+  CHECK(states <= all + 4 * (state_pieces + 1) * work.parameter_bytes().optimizer);  // pieces padded to equal parts
+  for (const StateSharding sharding : {StateSharding::none, StateSharding::gradients, StateSharding::parameters}) {
+    for (const bool early : {false, true}) {
+      const Schedule other = compose(logical, whole, mesh, {.sharding = sharding, .overlap_gradients = early});
+      const Diagnostics found_in_other = validate(other);
+      CHECK_MESSAGE(found_in_other.ok(), found_in_other.text());
+    }
+  }
 }

@@ -56,24 +56,21 @@ class StateMessages {
   /// Reduces a copy of a logical buffer to the part that its rank keeps.
   void keep_part(BufferId logical, int copy, Buffer& real) {
     if (!shards_.cut(logical)) return;
-    const PiecesId all = logical_.buffer(logical).content.parameters();
-    const PiecesId own = shards_.parts(all)[copies_.holder(copy)];
-    real.content = {real.content.kind(), real.content.stage(), own};
-    real.bytes = bytes_of(all, size_of(real.content.kind()), copies_.holders());
+    real.content = {real.content.kind(), real.content.stage(), shards_.part(logical, copies_.holder(copy))};
+    real.bytes = Bytes{up(shards_.part_size(logical) * size_of(real.content.kind()))};
   }
   /// The bytes that an update touches, where it is sharded; otherwise `whole`.
   Messages updated_bytes(TaskId update, Messages whole) {
-    const PiecesId updated = shards_.of_update(update);
-    if (updated == none<PiecesId>) return whole;
+    if (shards_.of_update(update) == none<PiecesId>) return whole;
     const ParameterBytes& sizes = builder_.workload().parameter_bytes();
-    return bytes_of(updated, sizes.weight + sizes.gradient + sizes.optimizer, copies_.holders());
+    return Bytes{up(shards_.part_size(shards_.states(update)) * (sizes.weight + sizes.gradient + sizes.optimizer))};
   }
 
   /// The messages before a logical task.
   void before(TaskId task) {
     if (copies_.holders() == 1) return;
     if (logical_.task(task).op == Op::update) {
-      if (!travel_.early_sums) add_sums(task);
+      if (!travel_.early_sums && shards_.begins(task)) add_sums(task);
     } else if (is_work(logical_.task(task).op) && travel_.each_microbatch) {
       prepare(task);
     }
@@ -93,7 +90,7 @@ class StateMessages {
     }
     const Task& done = logical_.task(task);
     if (done.op == Op::update) {
-      const BufferId weights = used(task, ContentKind::weights);
+      const BufferId weights = shards_.ends(task) ? used(task, ContentKind::weights) : none<BufferId>;
       if (weights != none<BufferId> && !shards_.cut(weights) && !travel_.early_gathers) add_gather(task, weights, {});
     } else if (is_work(done.op) && travel_.each_microbatch) {
       hand_on(task);
@@ -115,10 +112,11 @@ class StateMessages {
   /// What a copy waits for in addition to what its logical task does.
   void waits(TaskId task, int copy, std::vector<TaskId>& after) const {
     const Task& logical = logical_.task(task);
-    if (logical.op == Op::update) {
+    if (logical.op == Op::update && !sums_.empty()) {
+      const TaskId first = shards_.first(task);
       for (const Sum& sum : sums_) {
         if (sum.logical != logical.rank || sum.tensor != copies_.tensor(copy)) continue;
-        if (sum.update == task || is_tied(logical_)) after.push_back(sum.task);
+        if (sum.update == first || is_tied(logical_)) after.push_back(sum.task);
       }
     } else if (!ranks_.empty() && adds_gradient(task)) {
       for (const Sum& sum : ranks_[index(logical.rank)].sums[0]) {
@@ -210,7 +208,7 @@ class StateMessages {
     sums_.clear();
     if (!tied) return add_sum(update);
     for (std::size_t t = index(update); t < tasks.size() && (tasks[t].op == Op::update || is_host_copy(tasks[t].op)); ++t) {
-      if (tasks[t].op == Op::update) add_sum(id<TaskId>(t));
+      if (tasks[t].op == Op::update && shards_.begins(id<TaskId>(t))) add_sum(id<TaskId>(t));
     }
   }
 
@@ -223,18 +221,22 @@ class StateMessages {
       add_cut_sum(update, gradient);
       return;
     }
-    PiecesId updated = none<PiecesId>;
-    for (const Use& use : logical_.uses(update)) {
-      const Content& content = logical_.buffer(use.buffer).content;
-      if (content.kind() == ContentKind::optimizer_state) updated = content.parameters();
+    std::vector<PiecesId> updated;  // its own, or, of a series, all that it updates
+    Bytes touched;
+    for (const TaskId one : shards_.series(update)) {
+      touched += logical_.task(one).bytes;
+      const BufferId found = shards_.states(one);
+      if (found != none<BufferId> && !logical_.buffer(found).content.is_slot())
+        updated.push_back(logical_.buffer(found).content.parameters());
     }
     const Task& task = logical_.task(update);
     const ParameterBytes& sizes = builder_.workload().parameter_bytes();
     const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
-    const bool sharded = shards_.of_update(update) != none<PiecesId>;
-    const SplitId split = sharded                     ? builder_.split(shards_.parts(updated))
-                          : updated == none<PiecesId> ? none<SplitId>
-                                                      : builder_.split({pieces_[index(updated)]});
+    const PiecesId shared = shards_.of_update(update);
+    const bool sharded = shared != none<PiecesId>;
+    const SplitId split = sharded           ? builder_.split(shards_.parts(shared))
+                          : updated.empty() ? none<SplitId>
+                                            : builder_.split({together(updated)});
     copies_.for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
       std::vector<Use> uses;
       std::vector<TaskId> after;
@@ -251,10 +253,20 @@ class StateMessages {
                                        .group = builder_.group(members),
                                        .stage = task.stage,
                                        .split = split,
-                                       .bytes = Bytes{up(task.bytes.value() / states * sizes.gradient)}},
+                                       .bytes = Bytes{up(touched.value() / states * sizes.gradient)}},
                                       uses, after);
       sums_.push_back({task.rank, copies_.tensor(copies[0]), update, sum});
     });
+  }
+
+  /// One set of the parameters in logical ones, in order.
+  PiecesId together(const std::vector<PiecesId>& logical) {
+    if (logical.size() == 1) return pieces_[index(logical.front())];
+    std::vector<ParameterRange> all;
+    for (const PiecesId one : logical) {
+      for (const ParameterRange& range : logical_.pieces(one)) append(all, range);
+    }
+    return builder_.pieces(all);
   }
 
   /// A whole gradient of each copy, summed into the parts that they keep.

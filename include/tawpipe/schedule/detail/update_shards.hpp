@@ -17,30 +17,32 @@ namespace tawpipe::inline v0::detail {
 inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_abstract() && schedule.workload().model().tied; }
 
 /// The updates that are sharded: those of one optimizer's states, with a gradient and weights of
-/// the same parameters. A schedule that shards its updates itself keeps them as they are, and so
-/// does a rank with a tied matrix in two stages: each copy is updated by both gradients, of which
-/// it then must have the same part.
+/// the same parameters. Several that update the same weights, each with a piece of the states
+/// (schedule/offload.hpp), count as one: a *series*. A schedule that shards its updates itself keeps
+/// them as they are, and so does a rank with a tied matrix in two stages: each copy is updated by
+/// both gradients, of which it then must have the same part.
 class UpdateShards {
  public:
   /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that
   /// share an update
   UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders, StateSharding sharding)
       : logical_{logical}, builder_{builder}, holders_{holders}, sharded_(logical.buffers().size(), 0), cut_{sharded_} {
-    if (holders == 1 || sharding == StateSharding::none) return;
-    for (std::size_t t = 0; t < logical.tasks().size(); ++t) {
-      if (logical.tasks()[t].op != Op::update) continue;
-      const auto uses = logical.uses(id<TaskId>(t));
-      const auto parameters = [&](const Use& use) { return logical.buffer(use.buffer).content.parameters(); };
-      const bool alike = uses.size() == 3 && parameters(uses[0]) != none<PiecesId> &&
-                         parameters(uses[0]) == parameters(uses[1]) && parameters(uses[0]) == parameters(uses[2]);
-      if (!alike || has_two_ties(logical.tasks()[t].rank)) continue;
-      for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
+    if (holders == 1) return;
+    find_series();
+    if (sharding == StateSharding::none) return;
+    for (const std::vector<TaskId>& series : series_) {
+      if (is_alike(series) && !has_two_ties(logical.task(series.front()).rank)) mark(series);
     }
     for (std::size_t t = 0; t < logical.tasks().size(); ++t) {  // states lie in host memory as the update has them
       if (!is_host_copy(logical.tasks()[t].op)) continue;
       const auto uses = logical.uses(id<TaskId>(t));
-      if (!std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return has(use.buffer); })) continue;
-      for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
+      const auto at = std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return has(use.buffer); });
+      if (at == uses.end()) continue;
+      const auto piece = pieces_.find(at->buffer);
+      for (const Use& use : uses) {
+        sharded_[index(use.buffer)] = 1;
+        if (piece != pieces_.end()) pieces_.try_emplace(use.buffer, piece->second);
+      }
     }
     for (std::size_t b = 0; b < cut_.size(); ++b) {
       const ContentKind kind = logical.buffers()[b].content.kind();
@@ -66,30 +68,118 @@ class UpdateShards {
   /// Whether each rank keeps only a part of it.
   bool cut(BufferId logical) const { return cut_[index(logical)] != 0; }
 
-  /// The parameters that a logical task updates, where it is a sharded update.
-  PiecesId of_update(TaskId logical) const {
-    if (logical_.task(logical).op != Op::update) return none<PiecesId>;
-    for (const Use& use : logical_.uses(logical)) {
-      const Content& content = logical_.buffer(use.buffer).content;
-      if (content.kind() == ContentKind::optimizer_state && has(use.buffer)) return content.parameters();
+  /// Whether an update is the first, or the last, of its series.
+  bool begins(TaskId update) const { return first(update) == update; }
+  bool ends(TaskId update) const { return series(update).back() == update; }
+  /// The first update of a series.
+  TaskId first(TaskId update) const { return series(update).front(); }
+  /// All updates of its series, in order.
+  const std::vector<TaskId>& series(TaskId update) const { return series_[series_of_.at(update)]; }
+  /// The optimizer states that an update uses; none if it names none.
+  BufferId states(TaskId update) const {
+    for (const Use& use : logical_.uses(update)) {
+      if (logical_.buffer(use.buffer).content.kind() == ContentKind::optimizer_state) return use.buffer;
     }
-    return none<PiecesId>;
+    return none<BufferId>;
+  }
+
+  /// The parameters that an update's series updates, where it is sharded; otherwise none.
+  PiecesId of_update(TaskId update) const {
+    if (logical_.task(update).op != Op::update || series_of_.empty()) return none<PiecesId>;
+    const BufferId found = states(update);
+    if (found == none<BufferId> || !has(found)) return none<PiecesId>;
+    const auto piece = pieces_.find(found);
+    return piece != pieces_.end() ? piece->second.of : logical_.buffer(found).content.parameters();
   }
 
   /// [holder] a logical set cut into equal parts, in order.
   const std::vector<PiecesId>& parts(PiecesId logical) {
     const auto [at, added] = parts_.try_emplace(logical);
     if (!added) return at->second;
-    for (const auto& own : equal_parts(logical_.pieces(logical), holders_)) at->second.push_back(builder_.pieces(own));
+    for (int holder = 0; holder < holders_; ++holder) {
+      at->second.push_back(builder_.pieces(equal_part(logical_.pieces(logical), holder, holders_)));
+    }
     return at->second;
+  }
+  /// What a holder has of a logical buffer that is cut: a part of its set or, of a piece of states,
+  /// that piece of the part of the series' set.
+  PiecesId part(BufferId logical, std::size_t holder) {
+    const auto piece = pieces_.find(logical);
+    if (piece == pieces_.end()) return parts(logical_.buffer(logical).content.parameters())[holder];
+    const Piece& one = piece->second;
+    return builder_.pieces(
+        equal_part(equal_part(logical_.pieces(one.of), static_cast<int>(holder), holders_), one.number, one.count));
+  }
+  /// The most parameters that a holder has of it.
+  std::int64_t part_size(BufferId logical) const {
+    const auto up = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
+    const auto piece = pieces_.find(logical);
+    if (piece == pieces_.end())
+      return up(parameters_in(logical_.pieces(logical_.buffer(logical).content.parameters())), holders_);
+    return up(up(parameters_in(logical_.pieces(piece->second.of)), holders_), piece->second.count);
   }
 
  private:
+  /// One of several pieces of the states of a set of parameters.
+  struct Piece {
+    PiecesId of;
+    int number;
+    int count;
+  };
+
+  PiecesId parameters(TaskId update, ContentKind kind) const {
+    for (const Use& use : logical_.uses(update)) {
+      if (logical_.buffer(use.buffer).content.kind() == kind) return logical_.buffer(use.buffer).content.parameters();
+    }
+    return none<PiecesId>;
+  }
+  /// An update that changes no weights is a series of its own.
+  void find_series() {
+    std::map<BufferId, std::size_t> of_weights;
+    for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
+      if (logical_.tasks()[t].op != Op::update) continue;
+      std::size_t found = series_.size();
+      for (const Use& use : logical_.uses(id<TaskId>(t))) {
+        if (logical_.buffer(use.buffer).content.kind() != ContentKind::weights) continue;
+        found = of_weights.try_emplace(use.buffer, series_.size()).first->second;
+      }
+      if (found == series_.size()) series_.emplace_back();
+      series_[found].push_back(id<TaskId>(t));
+      series_of_[id<TaskId>(t)] = found;
+    }
+  }
+  /// Whether its updates have the states, a gradient and weights of the same parameters.
+  bool is_alike(const std::vector<TaskId>& series) const {
+    const PiecesId weights = parameters(series.front(), ContentKind::weights);
+    if (weights == none<PiecesId>) return false;
+    std::vector<ParameterRange> updated;
+    for (const TaskId update : series) {
+      const PiecesId states = parameters(update, ContentKind::optimizer_state);
+      const bool fits =
+          logical_.uses(update).size() == 3 && states != none<PiecesId> && parameters(update, ContentKind::gradients) == weights;
+      if (!fits) return false;
+      if (series.size() == 1) return states == weights;
+      for (const ParameterRange& range : logical_.pieces(states)) append(updated, range);
+    }
+    std::vector<ParameterRange> all;
+    for (const ParameterRange& range : logical_.pieces(weights)) append(all, range);
+    return updated == all;
+  }
+  void mark(const std::vector<TaskId>& series) {
+    const PiecesId all = parameters(series.front(), ContentKind::weights);
+    const int count = static_cast<int>(series.size());
+    for (int number = 0; number < count; ++number) {
+      const TaskId update = series[static_cast<std::size_t>(number)];
+      for (const Use& use : logical_.uses(update)) sharded_[index(use.buffer)] = 1;
+      if (count > 1) pieces_.try_emplace(states(update), Piece{all, number, count});
+    }
+  }
   bool has_two_ties(Rank rank) const {
     if (!is_tied(logical_)) return false;
     int ties = 0;
-    for (const Task& task : logical_.tasks()) {
-      if (task.op != Op::update || task.rank != rank || task.stage == none<StageId>) continue;
+    for (const std::vector<TaskId>& series : series_) {
+      const Task& task = logical_.task(series.front());
+      if (task.rank != rank || task.stage == none<StageId>) continue;
       ties += logical_.stage(task.stage).embedding || logical_.stage(task.stage).head ? 1 : 0;
     }
     return ties > 1;
@@ -98,8 +188,11 @@ class UpdateShards {
   const Schedule& logical_;
   ScheduleBuilder& builder_;
   int holders_;
+  std::vector<std::vector<TaskId>> series_;
+  std::map<TaskId, std::size_t> series_of_;
   std::vector<char> sharded_;                        ///< [logical buffer]
   std::vector<char> cut_;                            ///< [logical buffer]
+  std::map<BufferId, Piece> pieces_;                 ///< [logical buffer] of states that a series has in pieces
   std::map<PiecesId, std::vector<PiecesId>> parts_;  ///< [logical set][holder]
 };
 

@@ -17,7 +17,11 @@ namespace tawpipe::inline v0::detail {
 class UpdateWalk {
  public:
   UpdateWalk(const Schedule& schedule, ContentsWalk& walk)
-      : schedule_{schedule}, walk_{walk}, updates_(schedule.buffers().size(), 0), expected_(tensors(schedule)) {
+      : schedule_{schedule},
+        walk_{walk},
+        updates_(schedule.buffers().size(), 0),
+        twice_(updates_.size(), 0),
+        expected_(tensors(schedule)) {
     gradients_.resize(static_cast<std::size_t>(schedule.ranks()));
     for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
       const Buffer& buffer = schedule.buffers()[b];
@@ -62,6 +66,7 @@ class UpdateWalk {
           },
           "an update has one of each");
     }
+    if (weights.count > 1) twice_[index(weights.buffer)] = 1;
     if (optimizer.count == 0 || gradient.count == 0) return;
     const StageId stage = schedule_.buffer(weights.buffer).stage();
     if (task.stage != stage) {
@@ -85,7 +90,8 @@ class UpdateWalk {
       const ContentKind kind = buffer.content.kind();
       const bool is_weights = kind == ContentKind::weights;
       if (!buffer.persistent || buffer.copy || !(is_weights || kind == ContentKind::optimizer_state)) continue;
-      if (updates_[b] > 1) {
+      const std::int64_t all = walk_.rooms()[id].count();
+      if (updates_[b] > 1 && (!is_weights || all == 0 || twice_[b] != 0)) {  // of weights, each may update a piece
         states(id, "V706", concat(" is updated ", updates_[b], " times"));
         continue;
       }
@@ -93,7 +99,6 @@ class UpdateWalk {
       if (is_weights) {
         for (const auto& piece : walk_.values(id).pieces()) updated += piece.value.updated ? piece.range.count() : 0;
       }
-      const std::int64_t all = walk_.rooms()[id].count();
       if (!is_weights && updates_[b] == 1 && !walk_.states(id).updated) {
         states(id, "V709", " does not get its states back after their update");
         continue;
@@ -268,6 +273,7 @@ class UpdateWalk {
       walk_.values(weights).change(range, [&](const ParameterRange& part, const ParameterValue* old) {
         if (old == nullptr) return std::optional<ParameterValue>{};
         updated += part.count();
+        if (old->updated) twice_[index(weights)] = 1;
         ParameterValue value = *old;
         value.updated = true;
         return std::optional{value};
@@ -284,6 +290,7 @@ class UpdateWalk {
   const Schedule& schedule_;
   ContentsWalk& walk_;
   std::vector<std::uint32_t> updates_;            ///< [buffer] number of updates of weights and optimizer states
+  std::vector<char> twice_;                       ///< [buffer] of weights, some of which two updates changed
   std::vector<ParameterMap<Expected>> expected_;  ///< [tensor-parallel rank]
   ParameterMap<Expected> found_;                  ///< of the current update
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
