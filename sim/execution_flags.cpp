@@ -38,8 +38,8 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
       ->type_name("POLICY")
       ->group("Execution");
   app.add_option("--offload", request.offload,
-                 "What lies in host memory between its uses: off (default), activations, optimizer or\n"
-                 "activations+optimizer")
+                 "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
+                 "device's first 20 layers), optimizer, or both with +")
       ->type_name("WHAT")
       ->group("Execution");
   add_count(app, "--loss-chunk", request.loss_chunk,

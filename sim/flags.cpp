@@ -76,8 +76,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
       ->type_name("POLICY")
       ->group("Problem");
   app.add_option("--offload", request.offload,
-                 "What lies in host memory between its uses: off (default), activations, optimizer or\n"
-                 "activations+optimizer")
+                 "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
+                 "device's first 20 layers), optimizer, or both with +")
       ->type_name("WHAT")
       ->group("Problem");
   add_count(app, "--loss-chunk", request.loss_chunk,

@@ -230,7 +230,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         recompute: "none", "selective", "selective:mlp,...", "full", "full:4" or "auto"; "": auto, or full with `baselines`.
         options: Options that each schedule gets that has them.
         baselines: Each with its standard options and full recomputation, as papers compare them, in place of its best.
-        offload: What lies in host memory between its uses: "activations", "optimizer" or "activations+optimizer".
+        offload: What lies in host memory between its uses: "activations", "activations:20" (of each device's first 20 layers), "optimizer" or both with "+".
         products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
         gathered_weights: "products": FSDP gathers the layers' weights in the 8 bits of their products; "" or "model": the model's.
         swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.

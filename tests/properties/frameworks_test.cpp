@@ -117,6 +117,7 @@ PlanLayout draw_around(support::Random& random, PlanLayout layout) {
   if (random.between(0, 3) == 0) layout.sharding = static_cast<StateSharding>(random.between(0, 3));
   if (random.between(0, 5) == 0) layout.exchange = static_cast<ContextExchange>(random.between(0, 2));
   if (random.between(0, 5) == 0) layout.offload = Offload{.optimizer = true};
+  if (random.between(0, 9) == 0) layout.offload = Offload{.activations = true, .layers = 2};
   if (random.between(0, 9) == 0) layout.balanced_stages = true;
   if (random.between(0, 9) == 0) layout.loss_chunk = 8192;
   return layout;

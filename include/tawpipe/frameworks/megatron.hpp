@@ -118,7 +118,16 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
                          : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level
                                                                : ContextExchange::all_gather;
   job.context_inner = detail::megatron_context_inner(read);
-  job.offload.optimizer = flags.optimizer_offload;
+  job.offload.optimizer = flags.optimizer_offload || flags.chunked_offload;
+  if (flags.offloaded_layers != 0) {  // as TransformerConfig.__post_init__ checks it
+    const std::string_view flag = "--cpu-offloading-num-layers";
+    if (flags.offloaded_layers < 0 || (flags.layers > 0 && flags.offloaded_layers >= flags.layers))
+      read.fail(flag, "is of fewer layers than --num-layers");
+    if (flags.pipeline > 1) read.fail(flag, "not with --pipeline-model-parallel-size above 1");
+    if (job.recompute.value_or(Recompute::none) != Recompute::none) read.fail(flag, "not with recomputation");
+    job.offload.activations = true;
+    job.offload.layers = flags.offloaded_layers;
+  }
   job.optimizer_bytes = detail::megatron_optimizer(read, flags.bf16 ? Dtype::bf16 : flags.fp16 ? Dtype::f16 : Dtype::f32);
   job.gradient_bytes = flags.gradients_fp32 || (!flags.gradients_bf16 && !flags.fp16) ? 4 : 2;
   job.sequence = flags.sequence;
@@ -178,8 +187,11 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "--tp-comm-overlap needs --sequence-parallel");
   reasons.add_if(job.overlap_gathers && !job.overlap_gradients && job.shards(),
                  "--overlap-param-gather needs --overlap-grad-reduce");
-  reasons.add_if(job.offload.activations,
-                 "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
+  reasons.add_if(job.offload.activations && (job.offload.layers == 0 || (job.model && job.offload.layers >= job.model->layers)),
+                 "activations are offloaded of some layers, not of all (--offload activations:LAYERS)");
+  reasons.add_if(job.offload.activations && pipeline, "activations are offloaded without pipelines only");
+  reasons.add_if(job.offload.activations && job.recompute.value_or(Recompute::none) != Recompute::none,
+                 "activations are offloaded without recomputation only");
   reasons.add_if(job.model && job.model->narrow_gathers && !job.shards() && !sharded,
                  "weights are gathered in 8 bits with the distributed optimizer only (--shard-states optimizer)");
   reasons.add_if(job.model && job.model->products == ProductFormat::fp8_rows,
@@ -248,6 +260,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
     if (name == "zero2") flags.overlap_gathers = job.overlap_gathers && flags.overlap_gradients;
   }
   flags.optimizer_offload = job.offload.optimizer;
+  flags.offloaded_layers = job.offload.activations ? job.offload.layers : 0;
   const OptimizerBytes states = optimizer_of(job).value_or(OptimizerBytes{});
   if (states.master == 2) flags.main_parameters = "fp16";
   if (states.moment == 2) flags.momentum = flags.variance = "bf16";

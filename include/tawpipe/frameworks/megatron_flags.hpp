@@ -37,6 +37,8 @@ struct MegatronFlags {
   bool keep_gathered = false;
   std::string checkpoint_format = "torch_dist";
   bool optimizer_offload = false;
+  bool chunked_offload = false;
+  int offloaded_layers = 0;
   bool precision_aware = false;
   std::string main_parameters = "fp32";
   std::string momentum = "fp32";
@@ -109,6 +111,8 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--torch-fsdp2-no-reshard-after-forward", &F::keep_gathered},
                  {"--ckpt-format", &F::checkpoint_format},
                  {"--optimizer-cpu-offload", &F::optimizer_offload},
+                 {"--chunked-optimizer-state-offload", &F::chunked_offload},
+                 {"--cpu-offloading-num-layers", &F::offloaded_layers},
                  {"--use-precision-aware-optimizer", &F::precision_aware},
                  {"--main-params-dtype", &F::main_parameters, {"fp32", "fp16"}},
                  {"--exp-avg-dtype", &F::momentum, {"fp32", "fp16", "bf16", "fp8"}},

@@ -128,10 +128,12 @@ inline std::optional<FittingLayout> fitting_with_savings(const Problem& asked, P
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
   if (!problem.model) return std::nullopt;
   std::vector<Offload> offloads{problem.offload};
-  for (const bool activations : {problem.offload.activations, true}) {
-    const Offload more{.activations = activations, .optimizer = true, .ahead = problem.offload.ahead};
-    if (!(more == offloads.back())) offloads.push_back(more);
-  }
+  Offload more = problem.offload;
+  more.optimizer = true;
+  if (!(more == offloads.back())) offloads.push_back(more);
+  more.activations = true;
+  more.layers = 0;
+  if (!(more == offloads.back())) offloads.push_back(more);
   Problem asked = problem;
   for (const Offload& offload : offloads) {
     asked.offload = offload;

@@ -250,4 +250,24 @@ TEST_CASE("a model that is not all said is named by what it lacks") {
   CHECK_FALSE(gpt.model->gated);
 }
 
+TEST_CASE("what lies in host memory") {
+  const std::string usual = "--bf16 --use-distributed-optimizer ";
+  const FrameworkJob layers = job(usual + "--cpu-offloading-num-layers 5");
+  CHECK(layers.offload == Offload{.activations = true, .layers = 5});
+  CHECK(layers.notes.empty());
+  REQUIRE(megatron_cannot(layers).empty());
+  CHECK(megatron_text(layers, {}).find("--cpu-offloading-num-layers 5\n") != std::string::npos);
+  CHECK_FALSE(job(usual + "--cpu-offloading-num-layers 0").offload.any());
+  CHECK(job(usual + "--chunked-optimizer-state-offload").offload == Offload{.optimizer = true});
+  CHECK(refusal(usual + "--cpu-offloading-num-layers 32").find("fewer layers than --num-layers") != std::string::npos);
+  CHECK(refusal(usual + "--cpu-offloading-num-layers 5 --pipeline-model-parallel-size 2").find("not with --pipeline") !=
+        std::string::npos);
+  CHECK(refusal(usual + "--cpu-offloading-num-layers 5 --recompute-activations").find("not with recomputation") !=
+        std::string::npos);
+  FrameworkJob all = layers;
+  all.offload.layers = 0;
+  REQUIRE(megatron_cannot(all).size() == 1);
+  CHECK(megatron_cannot(all)[0].find("--offload activations:LAYERS") != std::string::npos);
+}
+
 }  // namespace megatron_test

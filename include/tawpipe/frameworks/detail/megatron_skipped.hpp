@@ -35,7 +35,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--use-checkpoint-args", "", "what a checkpoint says is not known; write it out"},
       {"--use-mp-args-from-checkpoint-args", "", "what a checkpoint says is not known; write it out"},
       {"--perform-rl-step", "", "reinforcement learning is not modelled"},
-      {"--cpu-offloading-num-layers", "0", "simulated with no activations offloaded", false},
       {"--rampup-batch-size", "", "simulated at the full --global-batch-size", false},
       {"--quick-geglu", "", "simulated without a gate", false},
       {"--window-size", "", "simulated with attention to all tokens before", false},
@@ -53,6 +52,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--main-grads-dtype", "fp32", "simulated in the numbers in which gradients are summed", false},
       {"--optimizer", "adam", states, false},
       {"--optimizer-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
+      {"--optimizer-state-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
       {"--fp4-param-gather", "", "simulated with weights gathered in 16 bits", false},
       {"--fp32-residual-connection", "", "simulated with residuals in 16 bits", false},
       {"--first-last-layers-bf16", "", "simulated with all layers alike", false},
@@ -75,7 +75,7 @@ inline constexpr std::string_view megatron_skipped =
     "--external-cuda-graph --cuda-graph-impl --cuda-graph-scope --cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
     "--no-manual-gc-eval --empty-unused-memory-level --deterministic-mode --use-cpu-initialization --calculate-per-token-loss "
     "--train-sync-interval --use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads "
-    "--no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit --no-clone-scatter-output-in-embedding "
+    "--optimizer-state-offload-chunk-size-mb --no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit --no-clone-scatter-output-in-embedding "
     "--kitchen-config-file --kitchen-recipe-number "
     // communication that does not change the layout
     "--tp-comm-overlap-cfg --tp-comm-overlap-rs-dgrad --tp-comm-bootstrap-backend --pipeline-model-parallel-comm-backend "
