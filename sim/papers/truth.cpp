@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
@@ -47,7 +48,9 @@ std::optional<DeviceSpec> device_of(const std::string& hardware) {
   return std::nullopt;
 }
 
-/// Nodes of 8 GPUs with an adapter each; NVL72 is one node of as many as divide the GPUs.
+/// Nodes of 8 GPUs with an adapter each; NVL72 is one node of as many as divide the GPUs, and its
+/// link to the host is NVLink-C2C of 900 GB/s both ways together (Transformer Engine, docs, features,
+/// other_optimizations/cpu_offloading).
 Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
   const KnownDevice& known = known_device(device.name);
   const bool rack = device.name.starts_with("GB");
@@ -63,6 +66,7 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
       .adapters_per_node(row.adapters > 0 ? row.adapters : size)
       .intra_node({speeds.nvlink * nvlinks, Duration{3'400'000}})
       .inter_node({speeds.network, Duration{14'000'000}})
+      .host_link({rack ? BytesPerSecond{450e9} : speeds.pcie, speeds.device_pcie_latency})
       .build();
 }
 
@@ -127,12 +131,20 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   return model;
 }
 
-/// Whether activations of some layers lie in the host: as the row says, or by the recipe of its
-/// source: Megatron-Bridge's with FSDP on GB200 and GB300 all do, 10 to 92 layers
-/// (cpu_offloading_num_layers of scripts/performance/configs/llama/llama3{,1}_workload_base_configs.py).
-bool offloads(const TruthRow& row) {
-  if (has(row.overlap, "cpu_offload")) return !has(row.overlap, "cpu_offload=0");
-  return row.source == "megatron_bridge" && is_fsdp(row) && (has(row.hardware, "GB200") || has(row.hardware, "GB300"));
+/// The layers whose activations lie in the host, as the row says; nothing where it has no number
+/// and its source's recipe offloads some: Megatron-Bridge's with FSDP on GB200 and GB300 all do, 10
+/// to 92 (cpu_offloading_num_layers of scripts/performance/configs/llama,
+/// llama3{,1}_workload_base_configs.py).
+std::optional<int> offloaded_layers(const TruthRow& row) {
+  for (const std::string_view flag : split(row.overlap, ';')) {
+    constexpr std::string_view key = "cpu_offloading_num_layers=";
+    if (flag.starts_with(key)) return to_number<int>(flag.substr(key.size()));
+  }
+  if (has(row.overlap, "cpu_offload=0")) return 0;
+  const bool recipe =
+      row.source == "megatron_bridge" && is_fsdp(row) && (has(row.hardware, "GB200") || has(row.hardware, "GB300"));
+  if (recipe || has(row.overlap, "cpu_offload")) return std::nullopt;
+  return 0;
 }
 
 /// The schedule and its options, or why there is none.
@@ -172,7 +184,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   if (auto* why = std::get_if<std::string>(&model)) return std::move(*why);
   auto schedule = schedule_of(row);
   if (auto* why = std::get_if<std::string>(&schedule)) return std::move(*why);
-  if (offloads(row)) return std::string{"activations offloaded to the host cannot be expressed"};
+  const std::optional<int> offloaded = offloaded_layers(row);
+  if (!offloaded) return std::string{"offloads activations of a number of layers that the row does not say"};
   const std::string zero = lower_case(row.zero);
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
@@ -245,6 +258,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.tensor_overlap = fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && plain);
   if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
     problem.model->edges_count_as_layers = true;
+  problem.offload = {.activations = *offloaded > 0, .layers = *offloaded};
   problem.usable_memory = 1;
   return problem;
 }
