@@ -61,6 +61,8 @@ inline std::span<const CurveField> curve_fields() {
       {"attention", &DeviceCurves::attention, 1, "of the 16-bit peak, fused attention's forward at its best"},
       {"attention-backward", &DeviceCurves::attention_backward, 1, "of the 16-bit peak, its backward"},
       {"attention-head", &DeviceCurves::attention_head, 1e6, "size of a head at half of that"},
+      {"attention-fill", &DeviceCurves::attention_fill, 1e3, "tiles for each multiprocessor at half of that, forward"},
+      {"attention-backward-fill", &DeviceCurves::attention_backward_fill, 1e3, "and backward"},
       {"memory", &DeviceCurves::memory, 1, "of the memory bandwidth, by memory-bound kernels"},
       {"collective-bandwidth", &DeviceCurves::collective_bandwidth, 2, "of what NCCL's table expects of one inside a node"},
       {"collective-latency", &DeviceCurves::collective_latency, 100, "times what NCCL's table expects of it"},

@@ -13,11 +13,16 @@ namespace tawpipe::inline v0::curves {
 /// reach 1.072 times those of a PCIe card (271.2 and 252.9 TFLOPS, stas00/ml-engineering, maximum
 /// achievable matmul FLOPS): 0.81, which training does not reach (sim/papers/truth_fit.hpp).
 /// Attention: Dao 2023, FlashAttention-2, arXiv:2307.08691, figures 4 to 6 (A100, causal): forward
-/// up to about 200, backward up to about 170 TFLOPS for heads of 128. Memory: copies and triads of
-/// large buffers reach about 1.75 of 2.04 TB/s.
-/// Collectives: the all-reduces of 1 to 256 MB on 2, 4 and 8 A100 of a node that vTrain measured
-/// (trace/a100 of its repository): 12 % off with these two figures, 28 % without. The host's times
-/// are fitted (sim/papers/truth_fit.hpp).
+/// up to about 200, backward up to about 170 TFLOPS for heads of 128; SimuMax's table of them at
+/// 4,096 tokens with 4, 8, 16, 32 and 64 heads: forward 0.257, 0.391, 0.495, 0.563 and 0.594
+/// (causal at half; by the curve 0.318, 0.425, 0.511, 0.568 and 0.602), backward 0.337, 0.381,
+/// 0.443, 0.486 and 0.503 (0.351, 0.421, 0.469, 0.497 and 0.512). Heads of 64 reach 179.5 TFLOPS
+/// forward (Azure/AI-benchmarking-guide, Azure_Results/ND_A100_v4_results.md), about 160 by the
+/// curve. Memory: BabelStream, in the same results: copies 1.61, triads 1.70, reads (dot) 1.75 of
+/// 2.04 TB/s; 0.86 is that of reads. Gaps: assumed (sim/papers/truth_fit.hpp). Collectives: the
+/// all-reduces of 1 to 256 MB on 2, 4 and 8 A100 of a node that vTrain measured (trace/a100 of its
+/// repository): 12 % off with these two figures, 28 % without. The host's times are fitted
+/// (sim/papers/truth_fit.hpp).
 inline constexpr DeviceCurves ampere{
     .generation = "A100",
     .multiprocessors = 108,
@@ -36,7 +41,7 @@ inline constexpr DeviceCurves ampere{
     .host_collective = 0.2e-3,
     .collective_bandwidth = 0.9,
     .collective_latency = 1.9,
-    .source = "SimuMax a100_pcie.json; FlashAttention-2, arXiv:2307.08691",
+    .source = "SimuMax a100_pcie.json; FlashAttention-2, arXiv:2307.08691; Azure ND A100 v4",
 };
 
 }  // namespace tawpipe::curves

@@ -13,7 +13,14 @@ namespace tawpipe::inline v0::curves {
 /// reaches less: both are fitted to a row each (sim/papers/truth_fit.hpp). Attention: Shah et al.
 /// 2024, FlashAttention-3, arXiv:2407.08608, figures 5 and 6 (H100 SXM, causal, heads of 128):
 /// forward 579, 602 and 616 TFLOPS at 4,096, 8,192 and 16,384 tokens; backward about 0.7 of that.
-/// Memory: copies and triads of large buffers reach about 3.0 of 3.35 TB/s.
+/// For heads of 64, 128 and 256 at 16,384 tokens 473, 616 and 642, cuDNN's 388, 539 and 509; by the
+/// curve 489, 554 and 552. How tiles fill the multiprocessors is assumed. Memory: BabelStream, 2.90
+/// (copies) to 2.97 (triads) of 3.35 TB/s (Azure/AI-benchmarking-guide,
+/// Azure_Results/ND_H100_v5_results.md). Gaps and the host's times: assumed. A kernel's launch
+/// costs 1.3 us with CUDA graphs (Hazy Research, Look Ma, No Bubbles, 2025); PyTorch's Linear takes
+/// its host 13.5 us on a DGX H100, and on GB200 37 us, Transformer Engine's 100 us
+/// (NVIDIA/TransformerEngine#2053), and a layer has about ten operations. Without these:
+/// sim/papers/truth_fit.hpp.
 inline constexpr DeviceCurves hopper{
     .generation = "H100",
     .multiprocessors = 132,
@@ -30,7 +37,7 @@ inline constexpr DeviceCurves hopper{
     .kernel_gap = 2e-6,
     .host_layer = 0.3e-3,
     .host_backward = 0.3e-3,
-    .source = "stas00/ml-engineering MAMF; SimuMax h100_nvlink.json; FlashAttention-3, arXiv:2407.08608",
+    .source = "stas00/ml-engineering MAMF; SimuMax h100_nvlink.json; FlashAttention-3, arXiv:2407.08608; Azure ND H100 v5",
 };
 
 }  // namespace tawpipe::curves
