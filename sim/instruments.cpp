@@ -32,7 +32,7 @@ Command add_reproduce_tawpipe(CLI::App& reproduce) {
 }
 
 void add_left_out(CLI::App& app, ReproduceRequest& request) {
-  app.add_flag("--leave-out", request.left_out, "Also with each fitted figure left out, as it would be without its fit")
+  app.add_flag("--leave-out", request.left_out, "Also with each fitted or assumed figure left out, as it would be without")
       ->group("Output");
 }
 

@@ -58,6 +58,7 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
   try {
     Problem& posed = std::get<Problem>(problem);
     KernelCost taken = std::get<KernelCost>(posed.cost);
+    outcome.device = posed.cluster.device(Rank{0}).name;
     outcome.generation = taken.curves(posed.cluster.device(Rank{0})).generation;
     taken.changes.insert(taken.changes.end(), cost.changes.begin(), cost.changes.end());
     if (left_out != nullptr && outcome.generation == left_out->generation) {
@@ -95,16 +96,28 @@ std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vecto
   return outcomes;
 }
 
+using Groups = std::vector<std::pair<std::string, std::vector<const TruthOutcome*>>>;
+
+void add_to(Groups& groups, const std::string& name, const TruthOutcome& outcome) {
+  auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == name; });
+  if (found == groups.end()) found = groups.insert(groups.end(), {name, {}});
+  found->second.push_back(&outcome);
+}
+
 /// By source, in the order in which they first appear.
-std::vector<std::pair<std::string, std::vector<const TruthOutcome*>>> by_source(const std::vector<TruthOutcome>& outcomes) {
-  std::vector<std::pair<std::string, std::vector<const TruthOutcome*>>> sources;
-  for (const TruthOutcome& outcome : outcomes) {
-    auto found =
-        std::find_if(sources.begin(), sources.end(), [&](const auto& source) { return source.first == outcome.row.source; });
-    if (found == sources.end()) found = sources.insert(sources.end(), {outcome.row.source, {}});
-    found->second.push_back(&outcome);
-  }
+Groups by_source(const std::vector<TruthOutcome>& outcomes) {
+  Groups sources;
+  for (const TruthOutcome& outcome : outcomes) add_to(sources, outcome.row.source, outcome);
   return sources;
+}
+
+/// A source's predicted rows by device; none if all are of one.
+Groups by_device(const std::vector<const TruthOutcome*>& outcomes) {
+  Groups devices;
+  for (const TruthOutcome* outcome : outcomes) {
+    if (outcome->why_not.empty()) add_to(devices, outcome->device, *outcome);
+  }
+  return devices.size() > 1 ? devices : Groups{};
 }
 
 nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
@@ -121,8 +134,9 @@ nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
   return json;
 }
 
-nlohmann::ordered_json json_of(const TruthScore& score) {
-  return {{"source", score.source},
+/// @param key  of the name: "source" or "device"
+nlohmann::ordered_json json_of(const TruthScore& score, const char* key = "source") {
+  return {{key, score.source},
           {"rows", score.rows},
           {"expressible", score.expressible},
           {"mean_error", score.mean_error},
@@ -152,6 +166,7 @@ nlohmann::ordered_json json_of(const std::vector<TruthOutcome>& outcomes, nlohma
   nlohmann::ordered_json sources = nlohmann::ordered_json::array();
   for (const auto& [source, rows] : by_source(outcomes)) {
     nlohmann::ordered_json json = json_of(truth_score(source, rows));
+    for (const auto& [device, part] : by_device(rows)) json["devices"].push_back(json_of(truth_score(device, part), "device"));
     json["predictions"] = nlohmann::ordered_json::array();
     for (const TruthOutcome* outcome : rows) json["predictions"].push_back(json_of(*outcome));
     sources.push_back(std::move(json));
@@ -176,7 +191,13 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                {"memory", Align::right},
                {"false out of memory", Align::right}}};
   std::vector<TruthScore> scores;
-  for (const auto& [source, rows] : by_source(outcomes)) scores.push_back(truth_score(source, rows));
+  for (const auto& [source, rows] : by_source(outcomes)) {
+    scores.push_back(truth_score(source, rows));
+    for (const auto& [device, part] : by_device(rows)) {
+      scores.push_back(truth_score(device, part));
+      scores.back().source = "  " + device;
+    }
+  }
   const TruthScore all = score_of_all(outcomes);
   if (scores.size() > 1) scores.push_back(all);
   for (const TruthScore& score : scores) {
@@ -184,7 +205,8 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
     table.row({score.source, std::to_string(score.rows), std::to_string(score.expressible),
                timed ? format_percent(score.mean_error) : "", timed ? format_percent(score.median_error) : "",
                timed ? format_percent(score.max_error) : "", score.large_rows > 0 ? format_percent(score.large_mean_error) : "",
-               timed ? fmt::format("{:+.1f}%", 100 * score.bias) : "", timed ? fmt::format("{:.2f}", score.rank_correlation) : "",
+               timed ? fmt::format("{:+.1f}%", 100 * score.bias) : "",
+               timed && score.expressible > 2 ? fmt::format("{:.2f}", score.rank_correlation) : "",
                score.pairs > 0 ? fmt::format("{} of {}", score.pairs_right, score.pairs) : "",
                score.jobs > 0 ? fmt::format("{} of {}", score.jobs_right, score.jobs) : "",
                score.memory_rows > 0 ? format_percent(score.memory_mean_error) : "", std::to_string(score.false_out_of_memory)});
@@ -198,7 +220,7 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                 all.jobs, all.jobs_right, format_percent(static_cast<double>(all.jobs_right) / all.jobs), all.pairs,
                 all.pairs_right, format_percent(static_cast<double>(all.pairs_right) / std::max(1, all.pairs)));
   return "Predicted step times against measured ones, as fractions of the measured;\n"
-         "\"64 devices\": the mean of the rows of 64 or more\n\n" +
+         "\"64 devices\": the mean of the rows of 64 or more; below a source, its rows by device\n\n" +
          table.str(terminal_style()) + choices;
 }
 
@@ -238,23 +260,25 @@ struct LeftOut {
 
 std::string left_out_text(const std::vector<TruthOutcome>& outcomes, const std::vector<LeftOut>& others) {
   if (others.empty()) return "";
-  std::vector<TableColumn> columns{{"source"}, {"as it is", Align::right}};
+  std::vector<TableColumn> columns{{"figure"}};
+  std::vector<std::vector<std::string>> lines{{"all as they are"}};
   for (const LeftOut& other : others) {
-    columns.push_back(
-        {fmt::format("{} {}={}", other.figure->generation, other.figure->field, other.figure->unfitted), Align::right});
+    lines.push_back({fmt::format("{} {}={}", other.figure->generation, other.figure->field, other.figure->unfitted)});
+  }
+  const auto add = [&](std::size_t line, const std::string& source, const Groups& groups, std::size_t s) {
+    lines[line].push_back(format_percent(truth_score(source, groups[s].second).mean_error));
+  };
+  const Groups sources = by_source(outcomes);
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    const std::string& source = sources[s].first;
+    if (!(truth_score(source, sources[s].second).max_error > 0)) continue;
+    columns.push_back({source, Align::right});
+    add(0, source, sources, s);
+    for (std::size_t i = 0; i < others.size(); ++i) add(i + 1, source, by_source(others[i].outcomes), s);
   }
   Table table{columns};
-  const auto sources = by_source(outcomes);
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    const TruthScore score = truth_score(sources[s].first, sources[s].second);
-    if (!(score.max_error > 0)) continue;
-    std::vector<std::string> cells{score.source, format_percent(score.mean_error)};
-    for (const LeftOut& other : others) {
-      cells.push_back(format_percent(truth_score(score.source, by_source(other.outcomes)[s].second).mean_error));
-    }
-    table.row(std::move(cells));
-  }
-  return "\nMean error with one fitted figure left out: as public measurements of kernels give it\n\n" +
+  for (std::vector<std::string>& line : lines) table.row(std::move(line));
+  return "\nMean error with one fitted or assumed figure left out: as public measurements of kernels give it\n\n" +
          table.str(terminal_style());
 }
 

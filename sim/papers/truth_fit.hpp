@@ -1,5 +1,5 @@
-// The figures that were fitted to published runs, each with the rows it was fitted to and what it
-// would be without.
+// The figures that were fitted to published runs or assumed, each with the rows it was fitted to
+// and what it would be without.
 // Not: the figures that were measured on kernels (cost/curves/).
 #pragma once
 
@@ -13,13 +13,15 @@ struct FittedFigure {
   std::string_view generation;
   std::string_view field;  ///< of curve_fields()
   double unfitted;         ///< what the public measurements of kernels alone would give
-  std::string_view rows;   ///< that it was fitted to
+  std::string_view rows;   ///< that it was fitted to; or that it was to none
   std::string_view why;    ///< the unfitted value is what it is
 };
 
 inline std::span<const FittedFigure> fitted_figures() {
   static constexpr std::string_view vtrain_rows =
       "vTrain: 31 of 807 rows, every 37th of one node and every 6th of several, with the two other times of the host";
+  static constexpr std::string_view assumed = "no row: assumed";
+  static constexpr std::string_view graphs = "a launch with CUDA graphs on H100, by Hazy Research";
   static constexpr FittedFigure figures[] = {
       {"B200", "products", 0.508, "no row of its own: 0.934 of the kernels', as H100's and A100's fits are 0.936 and 0.932",
        "SimuMax's 90 shapes by themselves"},
@@ -38,6 +40,15 @@ inline std::span<const FittedFigure> fitted_figures() {
       {"A100", "host-layer", 1e-6, vtrain_rows, "no public figure of a launch by PyTorch of 2022"},
       {"A100", "host-backward", 1e-6, vtrain_rows, "no public figure of a launch by PyTorch of 2022"},
       {"A100", "host-collective", 1e-6, vtrain_rows, "no public figure of a launch by PyTorch of 2022"},
+      {"A100", "memory", 0.83, assumed, "BabelStream's triad in place of its reads"},
+      {"A100", "kernel-gap", 1.3e-6, assumed, graphs},
+      {"H100", "kernel-gap", 1.3e-6, assumed, graphs},
+      {"B200", "kernel-gap", 1.3e-6, assumed, graphs},
+      {"H100", "host-layer", 1e-6, assumed, "no public figure of a layer's launch"},
+      {"H100", "host-backward", 1e-6, assumed, "no public figure of a layer's launch"},
+      {"B200", "host-layer", 1e-6, assumed, "no public figure of a layer's launch"},
+      {"B200", "host-backward", 1e-6, assumed, "no public figure of a layer's launch"},
+      {"H100", "attention-fill", 0.3, assumed, "FlashAttention-3 at 8,192 tokens, 602 TFLOPS"},
   };
   return figures;
 }

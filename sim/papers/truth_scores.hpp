@@ -18,6 +18,7 @@ namespace tawpipe::sim {
 struct TruthOutcome {
   TruthRow row;
   std::string why_not;          ///< not expressible; then the rest is empty
+  std::string device;           ///< on which it was predicted
   std::string_view generation;  ///< of the curves that priced it
   double measured_s = 0;
   double predicted_s = 0;

@@ -123,6 +123,7 @@ TEST_CASE("a table of measured runs: every row predicted or refused with its rea
       truth_names + small_row +
           "lab,gpt/tp4,A100 80GB,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,4,1,1,2,1,none,BF16,full,1F1B,,1.3,,15,\n"
           "lab,gpt/tp2#again,A100 80GB,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,2,,1,2,1,,BF16,,1F1B,,1.2,,20,\n"
+          "other,gpt,A100 80GB,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,none,BF16,full,none,,1.2,,,\n"
           "lab,moe,H100,8,moe,,24,2048,16,16,8192,51200,8,2048,32,2,1,1,1,1,1,FSDP,BF16,none,none,,1,,,\n"
           "other,llama,H100,8,llama,8.03,32,4096,32,8,14336,128256,,8192,16,1,1,1,1,1,1,FSDP,FP8,full,none,,2,,,\n");
   const auto result = run("reproduce --leave-out --json - " + file);
@@ -142,9 +143,15 @@ TEST_CASE("a table of measured runs: every row predicted or refused with its rea
   CHECK(lab.at("median_error").get<double>() <= lab.at("max_error").get<double>());
   CHECK(lab.at("rank_correlation").get<double>() <= 1);
   CHECK(lab.at("rows_of_64_devices") == 0);
+  CHECK_FALSE(lab.contains("devices"));  // all of its predicted rows are on one
+  const json& devices = answer.at("sources")[1].at("devices");
+  REQUIRE(devices.size() == 2);
+  CHECK(devices[0].at("device") == "A100-80G");
+  CHECK(devices[1].at("device") == "H100-80G");
+  CHECK(devices[1].at("expressible") == 1);
   const json& all = answer.at("all");
-  CHECK(all.at("rows") == 5);
-  CHECK(all.at("expressible") == 4);
+  CHECK(all.at("rows") == 6);
+  CHECK(all.at("expressible") == 5);
   CHECK(all.at("pairs") == 2);
   const json& predictions = lab.at("predictions");
   CHECK(predictions[0].at("row") == "gpt/tp2");
@@ -154,6 +161,7 @@ TEST_CASE("a table of measured runs: every row predicted or refused with its rea
   CHECK_FALSE(answer.at("left_out").empty());
   const auto text = run("reproduce " + file);
   CHECK(text.out.find("mixture of experts") != std::string::npos);
+  CHECK(text.out.find("  H100-80G ") != std::string::npos);
 }
 
 TEST_CASE("what a row says of sequence parallelism, PyTorch and post-validation changes its prediction") {
