@@ -1,0 +1,120 @@
+// Tests of search/plan_space.hpp: which layouts a plan looks at, and what it tries around the best.
+// Not: that the answer is the best of them (plan_test.cpp).
+#include "tawpipe/search/plan_space.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "schedules.hpp"
+#include "support/clusters.hpp"
+#include "support/plan_requests.hpp"
+#include "tawpipe/search/plan.hpp"
+#include "tawpipe/search/predict.hpp"
+
+using namespace tawpipe;
+using namespace tawpipe::literals;
+using support::request;
+using support::small;
+using support::with_memory;
+
+TEST_CASE("the space is what the docs say") {
+  PlanRequest of_docs{.problem = {.cluster = support::cluster(8, 2), .model = small, .sequence = 4096, .global_batch = 8}};
+  bool context = false;
+  for (const PlanLayout& layout : planned_layouts(of_docs)) {
+    const Mesh& mesh = layout.mesh;
+    CHECK(mesh.ranks() == 8);
+    CHECK(mesh.tensor <= 4);   // heads, and a node
+    CHECK(mesh.context <= 4);  // 1,024 tokens a device
+    CHECK(8 / mesh.data % layout.microbatch_size == 0);
+    context = context || mesh.context == 4;
+  }
+  CHECK(context);
+  CHECK(planned_schedules(shipped()).size() + 1 == shipped().schedules().size());  // all but zb-auto
+  for (const ScheduleChoice& open : planned_schedules(shipped())) {
+    for (const ScheduleChoice& choice : variants_of(shipped(), open, of_docs.problem.cluster)) {
+      CHECK_NOTHROW(shipped().check(choice.schedule, choice.options));
+    }
+  }
+}
+
+TEST_CASE("around the best pipeline states are shared out further, stages balanced, and things put into host memory") {
+  PlanRequest asked = request(with_memory(3_MB));
+  asked.schedules = {{"1f1b"}, {"gpipe"}};
+  asked.axes[static_cast<std::size_t>(MeshAxis::pipeline)] = 2;
+  const PlanResult plain = plan(asked, shipped());
+  asked.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
+  asked.offload = {{.optimizer = true}};
+  asked.balanced_stages = true;
+  const PlanResult found = plan(asked, shipped());
+  CHECK(found.proven_best);
+  CHECK(found.counts.bounded > plain.counts.bounded);
+  CHECK(found.plans.front().summary.makespan <= plain.plans.front().summary.makespan);
+  const PlanLayout two{.mesh = Mesh{.data = 2}.over(4), .recompute = Recompute::none, .microbatch_size = 1};
+  const std::vector<PlanLayout> around = detail::planned_variants(asked, two, "1f1b");
+  CHECK(around.size() == 6);  // 3 ways to share out with 2 to cut, less the problem's own, and host memory
+  for (const PlanLayout& one : around) {
+    CHECK(one.is_variant());
+    const Problem problem = problem_of(asked, one, asked.schedules[0]);
+    CHECK(problem.sharding == one.sharding.value_or(asked.problem.sharding));
+    CHECK(problem.stage_cut.balanced == one.balanced_stages);
+    CHECK(problem.offload == one.offload.value_or(Offload{}));
+    CHECK(detail::planned_variants(asked, one, "1f1b").empty());
+  }
+  CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}, "1f1b").empty());  // no pipeline
+}
+
+TEST_CASE("context-parallel ranks exchange in every way that is asked for and possible") {
+  PlanRequest asked{.problem = {.cluster = support::cluster(8, 1), .model = small, .sequence = 8192, .global_batch = 8}};
+  CHECK(!planned_layouts(asked).front().exchange);
+  asked.exchanges = {ContextExchange::ring, ContextExchange::all_to_all};
+  int rings = 0;
+  int whole_heads = 0;
+  for (const PlanLayout& layout : planned_layouts(asked)) {
+    CHECK(layout.exchange.has_value() == (layout.mesh.context > 1));
+    if (!layout.exchange) continue;
+    CHECK(problem_of(asked, layout, {"1f1b"}).context_exchange == *layout.exchange);
+    rings += *layout.exchange == ContextExchange::ring ? 1 : 0;
+    if (*layout.exchange != ContextExchange::all_to_all) continue;
+    ++whole_heads;
+    CHECK(layout.mesh.context == 2);  // of 2 key heads
+  }
+  CHECK(rings > whole_heads);
+  CHECK(whole_heads > 0);
+  // Where it is given, what it does not divide is no layout.
+  asked.exchanges = {};
+  asked.problem.context_exchange = ContextExchange::all_to_all;
+  for (const PlanLayout& layout : planned_layouts(asked)) CHECK(layout.mesh.context <= 2);
+  asked.problem.context_exchange = ContextExchange::two_level;
+  asked.problem.context_inner = 2;
+  int levels = 0;
+  for (const PlanLayout& layout : planned_layouts(asked)) {
+    CHECK((layout.mesh.context == 1 || (layout.mesh.context % 2 == 0 && layout.mesh.tensor == 1)));
+    levels += layout.mesh.context > 1 ? 1 : 0;
+  }
+  CHECK(levels > 0);
+  asked.axes = {1, 4, 0, 0, 0};
+  asked.problem.context_exchange = ContextExchange::all_to_all;
+  CHECK_THROWS_WITH_AS(planned_layouts(asked), doctest::Contains("2 key-value heads are not divisible so"), InputError);
+}
+
+TEST_CASE("an exchange in two levels is all-to-all among as many as one node has and heads allow") {
+  Problem problem{.cluster = support::cluster(16, 4), .model = small, .sequence = 8192, .global_batch = 8};
+  problem.model->heads = problem.model->kv_heads = 8;
+  problem.context_exchange = ContextExchange::two_level;
+  const auto inner = [&](int tensor, int context, const char* order = "tcsd") {
+    return context_inner_of(problem, Mesh{.tensor = tensor, .context = context, .order = parse_mesh_order(order)}.over(16));
+  };
+  CHECK(inner(1, 8) == 4);  // nodes of 4
+  CHECK(inner(1, 2) == 2);
+  CHECK(inner(2, 8) == 2);
+  CHECK(inner(4, 4) == 1);
+  CHECK(inner(1, 4, "stcd") == 1);  // neighbours lie in different nodes
+  problem.model->kv_heads = 2;
+  CHECK(inner(1, 8) == 2);
+  problem.context_inner = 8;
+  CHECK(inner(1, 8) == 8);
+}
