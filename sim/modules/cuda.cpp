@@ -169,13 +169,17 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
 int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule,
                          cuda::Session* session, layers::cuda::ProductChoices* choices, const UseExecutor<float>& use) {
   switch (model.model.dtype) {
+    case Dtype::f32:
+      return train_with<float>(request, model, schedule, session, choices, use);
     case Dtype::bf16:
       return train_with<Bfloat16>(request, model, schedule, session, choices, use);
     case Dtype::f16:
       return train_with<Half>(request, model, schedule, session, choices, use);
-    default:
-      return train_with<float>(request, model, schedule, session, choices, use);
+    case Dtype::f64:
+    case Dtype::f8:
+      break;
   }
+  throw InputError(concat(name(model.model.dtype), " cannot be executed on a GPU; choose f32, bf16 or f16"));
 }
 
 /// The schedule on the groups that the ranks' GPUs form, which then become the request's, or those

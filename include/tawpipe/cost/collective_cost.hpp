@@ -26,7 +26,7 @@ enum class Algorithm : std::uint8_t {
 /// A collective, or another communication, as edges that are all busy at once.
 struct CollectiveShape {
   std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver (or host_memory); an edge listed twice carries twice
-  std::vector<double> shares;                ///< [edge] of `fraction`; empty: 1 each
+  std::vector<double> shares = {};           ///< [edge] of `fraction`; empty: 1 each
   double fraction = 1;                       ///< of the whole buffer, over each edge
   double latency_steps = 1;                  ///< sequential hops of a chunk's first byte, in edges
 
@@ -48,8 +48,26 @@ inline std::vector<Rank> ring_from(std::span<const Rank> members, Rank root) {
   return ring;
 }
 
-/// The number of passes round the ring: a sum is first scattered, then gathered.
-constexpr int ring_passes(Op op) { return traits(op).pattern == Pattern::ring_sum ? 2 : 1; }
+/// The number of passes round the ring or along the chain: a sum is first scattered, then gathered.
+constexpr int ring_passes(Op op) {
+  switch (traits(op).pattern) {
+    case Pattern::ring_sum:
+      return 2;
+    case Pattern::chain_from_root:
+    case Pattern::chain_to_root:
+    case Pattern::ring_gather:
+    case Pattern::ring_scatter:
+      return 1;
+    case Pattern::none:
+    case Pattern::one_way:
+    case Pattern::both_ways:
+    case Pattern::all_pairs:
+    case Pattern::to_host:
+    case Pattern::from_host:
+      break;
+  }
+  return 0;
+}
 /// Whether there is a tree algorithm.
 constexpr bool has_tree(Op op) { return traits(op).pattern == Pattern::ring_sum; }
 
@@ -78,9 +96,26 @@ inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& 
   return shape;
 }
 
-}  // namespace detail
+/// A chain of the members in order that starts or, inwards, ends at the root.
+inline CollectiveShape chain_shape(std::span<const Rank> members, Rank root, bool inwards) {
+  CollectiveShape shape;
+  const std::vector<Rank> chain = ring_from(members, root);
+  for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
+    shape.edges.emplace_back(inwards ? chain[i + 1] : chain[i], inwards ? chain[i] : chain[i + 1]);
+  }
+  shape.latency_steps = static_cast<double>(shape.edges.size());
+  return shape;
+}
 
-namespace detail {
+/// A ring of the members in order, with as many passes of each part round it.
+inline CollectiveShape ring_shape(std::span<const Rank> members, int passes) {
+  CollectiveShape shape;
+  const std::size_t n = members.size();
+  for (std::size_t i = 0; i < n && n > 1; ++i) shape.edges.emplace_back(members[i], members[(i + 1) % n]);
+  shape.latency_steps = passes * static_cast<double>(n - 1);
+  shape.fraction = shape.latency_steps / static_cast<double>(n);
+  return shape;
+}
 
 /// Each pair's own edge, all busy at once. @param sizes  [from * members + to] in any unit; empty:
 /// all equal
@@ -111,42 +146,60 @@ inline CollectiveShape pairs_shape(std::span<const Rank> members, std::span<cons
 /// all_to_all B/n over each of n(n-1).
 /// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring
 /// volumes.
+/// @pre op is a collective
 inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<const Rank> members, Rank root,
                                         const Cluster& cluster) {
-  if (detail::has_tree(op) && algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
-  if (is_all_pairs(op)) return detail::pairs_shape(members, {});
-  CollectiveShape shape;
-  const auto n = members.size();
-  const bool rooted = is_rooted(op);
-  const bool inwards = traits(op).pattern == Pattern::chain_to_root;
-  const std::vector<Rank> ring = detail::ring_from(members, rooted ? root : members[0]);
-  for (std::size_t i = 0; i + 1 < n; ++i) {
-    shape.edges.emplace_back(inwards ? ring[i + 1] : ring[i], inwards ? ring[i] : ring[i + 1]);
+  switch (traits(op).pattern) {
+    case Pattern::chain_from_root:
+      return detail::chain_shape(members, root, false);
+    case Pattern::chain_to_root:
+      return detail::chain_shape(members, root, true);
+    case Pattern::ring_gather:
+    case Pattern::ring_scatter:
+      return detail::ring_shape(members, detail::ring_passes(op));
+    case Pattern::ring_sum:
+      if (algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
+      return detail::ring_shape(members, detail::ring_passes(op));
+    case Pattern::all_pairs:
+      return detail::pairs_shape(members, {});
+    case Pattern::none:
+    case Pattern::one_way:
+    case Pattern::both_ways:
+    case Pattern::to_host:
+    case Pattern::from_host:
+      break;
   }
-  if (!rooted && n > 1) shape.edges.emplace_back(ring[n - 1], ring[0]);
-  const double passes = detail::ring_passes(op);
-  const auto hops = static_cast<double>(n - 1);
-  shape.fraction = rooted ? 1.0 : passes * hops / static_cast<double>(n);
-  shape.latency_steps = passes * hops;
-  return shape;
+  return {};
 }
 
 /// The edges of any communication: one for a pass or host copy, one each way for an exchange,
 /// weighted by the sizes of its pairs for an all_to_all, and as above for other collectives.
 inline CollectiveShape communication_shape(const Schedule& schedule, const Task& task, Algorithm all_reduce,
                                            const Cluster& cluster) {
-  if (is_all_pairs(task.op) && task.split != none<SplitId>) {
-    return detail::pairs_shape(schedule.group(task.group), schedule.pair_sizes(task.split));
+  switch (traits(task.op).pattern) {
+    case Pattern::one_way:
+      return {.edges = {{task.rank, task.peer}}};
+    case Pattern::both_ways:
+      return {.edges = {{task.rank, task.peer}, {task.peer, task.rank}}};
+    case Pattern::to_host:
+      return {.edges = {{task.rank, host_memory}}};
+    case Pattern::from_host:
+      return {.edges = {{host_memory, task.rank}}};
+    case Pattern::all_pairs:
+      if (task.split != none<SplitId>) {
+        return detail::pairs_shape(schedule.group(task.group), schedule.pair_sizes(task.split));
+      }
+      [[fallthrough]];
+    case Pattern::chain_from_root:
+    case Pattern::chain_to_root:
+    case Pattern::ring_gather:
+    case Pattern::ring_scatter:
+    case Pattern::ring_sum:
+      return collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
+    case Pattern::none:
+      break;
   }
-  if (is_collective(task.op)) {
-    return collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
-  }
-  CollectiveShape shape;
-  const Pattern pattern = traits(task.op).pattern;
-  if (pattern != Pattern::from_host) shape.edges.emplace_back(task.rank, is_host_copy(task.op) ? host_memory : task.peer);
-  if (pattern == Pattern::from_host) shape.edges.emplace_back(host_memory, task.rank);
-  if (pattern == Pattern::both_ways) shape.edges.emplace_back(task.peer, task.rank);
-  return shape;
+  return {};
 }
 
 }  // namespace tawpipe

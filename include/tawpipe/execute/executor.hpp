@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tawpipe/core/error.hpp"
 #include "tawpipe/core/half.hpp"
 #include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/model/dtype.hpp"
@@ -89,19 +90,23 @@ void convert(const std::byte* from, std::size_t count, std::byte* to) {
   }
 }
 
-/// Calls `use(Number{})` with a number of the type.
+/// Calls `use(Number{})` with a number of the type. @throws InputError  for float8: no executor has
+/// weights of it.
 template <class Use>
 void with_number(Dtype type, Use&& use) {
   switch (type) {
     case Dtype::f64:
       return use(double{});
+    case Dtype::f32:
+      return use(float{});
     case Dtype::f16:
       return use(Half{});
     case Dtype::bf16:
       return use(Bfloat16{});
-    default:
-      return use(float{});
+    case Dtype::f8:
+      break;
   }
+  throw InputError("weights of float8 are not supported; choose f32, bf16, f16 or f64");
 }
 
 }  // namespace detail

@@ -67,23 +67,27 @@ class MessagePlanner {
       : task_{task}, flow_{flow}, end_{end}, member_{member} {}
 
   MessagePlan plan() {
-    const EndTraits& role = task_.role_of(end_.rank);
-    const bool sum = is_sum(task_.op);
-    if (is_point_to_point(task_.op)) {
-      pair();
-    } else if (is_all_pairs(task_.op)) {
-      blocks();
-    } else if (role.gives == Part::own) {
-      gather();
-    } else {
-      if (role.gives == Part::whole) give(end_.gives, 0, flow_.count, sum);
-      if (role.takes == Part::own) {
-        take(part(member_), part(member_ + 1) - part(member_), *plan_.from + part(member_));
-      } else if (role.takes == Part::whole) {
-        take(0, flow_.count, plan_.from);
-      } else if (!sum) {
-        plan_.to = plan_.from;  // a root keeps what it sends
-      }
+    switch (traits(task_.op).pattern) {
+      case Pattern::none:
+        break;
+      case Pattern::one_way:
+      case Pattern::both_ways:
+        pair();
+        break;
+      case Pattern::all_pairs:
+        blocks();
+        break;
+      case Pattern::ring_gather:
+        gather();
+        break;
+      case Pattern::chain_from_root:
+      case Pattern::chain_to_root:
+      case Pattern::ring_scatter:
+      case Pattern::ring_sum:
+      case Pattern::to_host:
+      case Pattern::from_host:
+        by_role();
+        break;
     }
     return std::move(plan_);
   }
@@ -111,10 +115,24 @@ class MessagePlanner {
 
   void pair() {
     const bool source = end_.rank == task_.rank;
-    const bool both = traits(task_.op).pattern == Pattern::both_ways;
+    const bool both = goes_both_ways(task_.op);
     const std::int64_t count = both ? flow_.count / 2 : flow_.count;
     if (source || both) give(end_.gives, source ? 0 : count, count, false);
     if (!source || both) take(source ? count : 0, count, std::nullopt);
+  }
+
+  /// A whole message given, and taken whole or in part.
+  void by_role() {
+    const EndTraits& role = task_.role_of(end_.rank);
+    const bool sum = is_sum(task_.op);
+    if (role.gives == Part::whole) give(end_.gives, 0, flow_.count, sum);
+    if (role.takes == Part::own) {
+      take(part(member_), part(member_ + 1) - part(member_), *plan_.from + part(member_));
+    } else if (role.takes == Part::whole) {
+      take(0, flow_.count, plan_.from);
+    } else if (!sum) {
+      plan_.to = plan_.from;  // a root keeps what it sends
+    }
   }
 
   /// All that a member gives and all that it receives is at the start of a buffer
@@ -302,7 +320,7 @@ inline SharedTransfer shared_transfer(const Schedule& schedule, TaskId id, const
     if (to == from && to_rank == from_rank) return;
     transfer.moves.push_back({{kind, to, from, count}, to_rank, from_rank});
   };
-  if (sum || traits(task.op).pattern == Pattern::both_ways) {  // an exchange may swap: nothing is stored before all is read
+  if (sum || goes_both_ways(task.op)) {  // an exchange may swap: nothing is stored before all is read
     const Address area = staging_address(0);
     transfer.staging = flow.count;
     std::int64_t reached = 0;

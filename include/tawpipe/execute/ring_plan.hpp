@@ -68,19 +68,58 @@ class RingPlanner {
     const Rank other = source ? task_.peer : task_.rank;
     plan_.previous = plan_.next = other;
     plan_.previous_lane = plan_.next_lane = number(source ? task_.peer_lane : task_.lane);
-    const bool both = traits(task_.op).pattern == Pattern::both_ways;
+    const bool both = goes_both_ways(task_.op);
     const std::int64_t half = both ? flow.count / 2 : flow.count;
     if (source || both) cut(source ? 0 : half, half, plan_.initial);
     if (!source || both) cut(source ? half : 0, half, plan_.received);
     return finish(0);
   }
 
+  /// The part of `members[me]`.
   RingPlan collective(const TransferFlow& flow, std::span<const Rank> members, std::size_t me) {
     const std::size_t n = members.size();
     if (n < 2) return plan_;
     plan_.previous = members[(me + n - 1) % n];
     plan_.next = members[(me + 1) % n];
     plan_.previous_lane = plan_.next_lane = number(task_.lane);
+    switch (traits(task_.op).pattern) {
+      case Pattern::chain_from_root:
+        return chain(flow, (me + n - place_of_root(members)) % n, n);
+      case Pattern::chain_to_root:
+        return chain(flow, (me + 2 * n - place_of_root(members) - 1) % n, n);
+      case Pattern::ring_gather:
+        return ring(flow, me, n, false, true);
+      case Pattern::ring_scatter:
+        return ring(flow, me, n, true, false);
+      case Pattern::ring_sum:
+        return ring(flow, me, n, true, true);
+      case Pattern::all_pairs:
+        return blocks(flow, members, me);
+      case Pattern::none:
+      case Pattern::one_way:
+      case Pattern::both_ways:
+      case Pattern::to_host:
+      case Pattern::from_host:
+        break;
+    }
+    return plan_;
+  }
+
+ private:
+  /// The member `place` steps down a chain of n.
+  RingPlan chain(const TransferFlow& flow, std::size_t place, std::size_t n) {
+    cut(0, flow.count, place == 0 ? plan_.initial : plan_.received);
+    if (is_sum(task_.op)) plan_.summed = plan_.received.size();
+    return finish(place + 1 < n ? plan_.received.size() : 0);
+  }
+  std::size_t place_of_root(std::span<const Rank> members) const {
+    std::size_t root = 0;
+    while (root + 1 < members.size() && members[root] != task_.rank) ++root;
+    return root;
+  }
+
+  /// Member `me` of a ring of n round which parts are summed, gathered, or both.
+  RingPlan ring(const TransferFlow& flow, std::size_t me, std::size_t n, bool scatter, bool gather) {
     const auto part = [&](std::size_t steps_back, std::vector<Chunk>& out) {
       const std::size_t p = (me + 2 * n - steps_back) % n;
       const auto begin = [&](std::size_t i) {
@@ -89,30 +128,6 @@ class RingPlanner {
       };
       cut(begin(p), begin(p + 1) - begin(p), out);
     };
-    if (is_all_pairs(task_.op)) {
-      const auto block = [&](std::size_t from, std::size_t to, std::vector<Chunk>& out) {
-        const std::int64_t begin = flow.member_begin[from * n + to];
-        cut(begin, flow.member_begin[from * n + to + 1] - begin, out, members[from == me ? to : from]);
-      };
-      for (std::size_t step = 1; step < n; ++step) {
-        block(me, (me + step) % n, plan_.initial);
-        block((me + n - step) % n, me, plan_.received);
-      }
-      return finish(0);
-    }
-    if (is_rooted(task_.op)) {
-      std::size_t root = 0;
-      while (root + 1 < n && members[root] != task_.rank) ++root;
-      // A broadcast's chain begins at its root; a reduce's ends there.
-      const bool sum = is_sum(task_.op);
-      const std::size_t place = (me + 2 * n - root - (sum ? 1 : 0)) % n;
-      cut(0, flow.count, place == 0 ? plan_.initial : plan_.received);
-      if (sum) plan_.summed = plan_.received.size();
-      return finish(place + 1 < n ? plan_.received.size() : 0);
-    }
-    const Pattern pattern = traits(task_.op).pattern;
-    const bool scatter = pattern == Pattern::ring_scatter || pattern == Pattern::ring_sum;
-    const bool gather = pattern == Pattern::ring_gather || pattern == Pattern::ring_sum;
     part(scatter ? 1 : 0, plan_.initial);
     if (scatter) {
       for (std::size_t step = 0; step + 1 < n; ++step) part(2 + step, plan_.received);
@@ -126,7 +141,20 @@ class RingPlanner {
     return finish(plan_.received.size() - last.size());
   }
 
- private:
+  /// Member `me`'s blocks to and from each other.
+  RingPlan blocks(const TransferFlow& flow, std::span<const Rank> members, std::size_t me) {
+    const std::size_t n = members.size();
+    const auto block = [&](std::size_t from, std::size_t to, std::vector<Chunk>& out) {
+      const std::int64_t begin = flow.member_begin[from * n + to];
+      cut(begin, flow.member_begin[from * n + to + 1] - begin, out, members[from == me ? to : from]);
+    };
+    for (std::size_t step = 1; step < n; ++step) {
+      block(me, (me + step) % n, plan_.initial);
+      block((me + n - step) % n, me, plan_.received);
+    }
+    return finish(0);
+  }
+
   void cut(std::int64_t begin, std::int64_t count, std::vector<Chunk>& out, Rank other = none<Rank>) const {
     for (std::int64_t at = 0; at < count; at += chunk_) out.push_back({begin + at, std::min(chunk_, count - at), other});
   }

@@ -94,7 +94,7 @@ class ChakraExporter {
       const Task& task = schedule.tasks()[t];
       if (!is_point_to_point(task.op)) continue;
       tags_[t].first = sent[{task.rank, task.peer}]++;
-      if (traits(task.op).pattern == Pattern::both_ways) tags_[t].second = sent[{task.peer, task.rank}]++;
+      if (goes_both_ways(task.op)) tags_[t].second = sent[{task.peer, task.rank}]++;
     }
     find_far_waits(sent);
   }
@@ -116,7 +116,7 @@ class ChakraExporter {
   }
 
  private:
-  static bool has_two_nodes(const Task& task) { return traits(task.op).pattern == Pattern::both_ways; }
+  static bool has_two_nodes(const Task& task) { return goes_both_ways(task.op); }
   static std::uint64_t node_id(TaskId task) { return 2 * static_cast<std::uint64_t>(index(task)); }
 
   /// A wait for a task in which no rank of the waiting task takes part.
@@ -275,10 +275,10 @@ class ChakraExporter {
       node.set(ChakraKey::tensor_size, bytes);
     } else if (is_collective(task.op)) {
       const auto members = static_cast<std::int64_t>(schedule_.group(task.group).size());
-      const bool gathers = traits(task.op).pattern == Pattern::ring_gather;  // here the size is that of a member's part
+      const std::int64_t parts = gathers(task.op) ? members : 1;  // here the size is that of a member's part
       node.type = static_cast<std::int32_t>(ChakraType::collective);
       node.set(ChakraKey::comm_type, static_cast<std::int64_t>(chakra_collective(task.op)));
-      node.set(ChakraKey::comm_size, std::max<std::int64_t>(gathers ? (bytes + members - 1) / members : bytes, 1));
+      node.set(ChakraKey::comm_size, std::max<std::int64_t>((bytes + parts - 1) / parts, 1));
       node.set(ChakraKey::pg_name, std::to_string(process_groups_.at({task.group, task.lane})));
     } else {
       node.set(ChakraKey::comm_size, std::max<std::int64_t>(bytes, 1));  // ASTRA-sim has no empty messages

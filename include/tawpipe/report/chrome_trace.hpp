@@ -197,7 +197,7 @@ class ChromeTraceWriter {
     if (!options_.arrows || ends.size() < 2 || timeline_.duration_of(id) <= Duration{}) return;
     const auto root = std::find_if(ends.begin(), ends.end(), [&](const auto& end) { return end.first == task.rank; });
     if (root != ends.end()) std::rotate(ends.begin(), root, ends.end());
-    if (traits(task.op).pattern == Pattern::chain_to_root) std::rotate(ends.begin(), ends.begin() + 1, ends.end());
+    if (is_rooted(task.op) && is_sum(task.op)) std::rotate(ends.begin(), ends.begin() + 1, ends.end());
     for (std::size_t i = 0; i < ends.size(); ++i) {
       add_arrow_end(id, task, i == 0 ? "s" : i + 1 < ends.size() ? "t" : "f", ends[i].first, ends[i].second);
     }
@@ -211,7 +211,7 @@ class ChromeTraceWriter {
     if (task.stage != none<StageId>) add(" s{}", number(task.stage));
     if (task.microbatch >= 0) add(" m{}", task.microbatch);
     add(R"(","cat":"{}","cname":"{}","pid":{},"tid":{},"ts":)", is_compute(task.op) ? "compute" : "communication",
-        traits(task.op).trace_color, number(rank), lane);
+        traits(task.op).colors.trace, number(rank), lane);
     add_microseconds(timeline_.start_of(id).picoseconds());
     add(R"(,"dur":)");
     add_microseconds(timeline_.duration_of(id).value());

@@ -89,7 +89,7 @@ class DotWriter {
     if (task.stage != none<StageId> || task.microbatch >= 0) add("\\n");
     if (task.stage != none<StageId>) add("stage {}", number(task.stage));
     if (task.microbatch >= 0) add("{}microbatch {}", task.stage != none<StageId> ? ", " : "", task.microbatch);
-    add("\", fillcolor=\"{}\"];\n", traits(task.op).picture_color);
+    add("\", fillcolor=\"{}\"];\n", traits(task.op).colors.picture);
   }
 
   /// A pass as an arrow between its ends, an exchange as a double one; members of a collective by
@@ -97,15 +97,14 @@ class DotWriter {
   void join_ends(TaskId id) {
     const Task& task = schedule_.task(id);
     if (is_compute(task.op)) return;
-    const Pattern pattern = traits(task.op).pattern;
-    const std::string_view arrow = pattern == Pattern::one_way ? "forward" : pattern == Pattern::both_ways ? "both" : "none";
+    const std::string_view arrow = !is_point_to_point(task.op) ? "none" : goes_both_ways(task.op) ? "both" : "forward";
     for_each_end(schedule_, id, [&](Rank rank, int) {
       if (rank == task.rank) return;
       add("  ");
       add_end(id, task.rank);
       add(" -> ");
       add_end(id, rank);
-      add(" [dir={}, penwidth=2, color=\"{}\", constraint=false];\n", arrow, traits(task.op).picture_color);
+      add(" [dir={}, penwidth=2, color=\"{}\", constraint=false];\n", arrow, traits(task.op).colors.picture);
     });
   }
 

@@ -18,9 +18,9 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/report/colors.hpp"
 #include "tawpipe/report/drawing.hpp"
 #include "tawpipe/schedule/check_devices.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -60,7 +60,7 @@ class GanttDrawer {
       begin_ = std::min(begin_, timeline.start[t].picoseconds());
       end_ = std::max(end_, timeline.end[t].picoseconds());
       if (is_compute(task.op)) {
-        if (is_work(task.op) && task.op != Op::update) shortest = std::min(shortest, length(t));
+        if (is_stage_work(task.op)) shortest = std::min(shortest, length(t));
         if (is_work(task.op) && task.stage != none<StageId>) stages[index(task.rank)].insert(task.stage);
       } else {
         seen_.insert(task.payload);
@@ -128,7 +128,7 @@ class GanttDrawer {
     if (wide <= 0 || one.op == Op::idle) return;
     const double y = rows_[index(one.rank)];
     const bool has_stage = one.stage != none<StageId>;
-    drawing_.box(from + 0.5, y + 0.5, std::max(wide - 1, 0.3), row_height - 1, op_color(one.op),
+    drawing_.box(from + 0.5, y + 0.5, std::max(wide - 1, 0.3), row_height - 1, traits(one.op).colors.page,
                  fmt::format("rank={} op={} stage={} microbatch={} start={} end={}", number(one.rank), name(one.op),
                              has_stage ? number(one.stage) : -1, one.microbatch, exact_seconds(timeline_.start_of(task)),
                              exact_seconds(timeline_.end_of(task))));
@@ -145,7 +145,7 @@ class GanttDrawer {
   /// A bar below the row; one without duration is a mark: down for arrivals, up for departures, a
   /// diamond for a collective.
   void add_message(TaskId task, const Task& one, Rank rank) {
-    const std::string_view color = payload_color(one.payload);
+    const std::string_view color = traits(one.payload).page_color;
     const double from = x(timeline_.start_of(task));
     const double wide = x(timeline_.end_of(task)) - from;
     const double y = rows_[index(rank)] + row_height + 1;
@@ -197,9 +197,9 @@ class GanttDrawer {
       drawing_.words(at + 13, y, label, 10);
       at += 24 + 5.4 * static_cast<double>(label.size());
     };
-    for (const Op op : computed_) add(op_color(op), name(op));
+    for (const Op op : computed_) add(traits(op).colors.page, name(op));
     for (const Payload payload : seen_) {
-      if (payload != Payload::nothing) add(payload_color(payload), name(payload));
+      if (payload != Payload::nothing) add(traits(payload).page_color, name(payload));
     }
     width_ = std::max(width_, at - left - 12);
   }

@@ -280,9 +280,9 @@ void write_html_report(const ReportPage& page, Sink&& sink) {
   for (int op = 0; op < ops; ++op) json["ops"].push_back(name(static_cast<Op>(op)));
   for (int payload = 0; payload < payloads; ++payload) json["payloads"].push_back(name(static_cast<Payload>(payload)));
   for (int kind = 0; kind < buffer_kinds; ++kind) json["kinds"].push_back(name(static_cast<BufferKind>(kind)));
-  for (int op = 0; op < ops; ++op) json["op_colors"].push_back(op_color(static_cast<Op>(op)));
+  for (int op = 0; op < ops; ++op) json["op_colors"].push_back(traits(static_cast<Op>(op)).colors.page);
   for (int payload = 0; payload < payloads; ++payload)
-    json["payload_colors"].push_back(payload_color(static_cast<Payload>(payload)));
+    json["payload_colors"].push_back(traits(static_cast<Payload>(payload)).page_color);
   json["kind_colors"] = memory_colors;
   json["series_colors"] = series_colors;
   json["schedules"] = nlohmann::ordered_json::array();

@@ -332,7 +332,7 @@ inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
     for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
       for (const TaskId id : schedule.program(Rank{rank}, lane)) {
         const Task& task = schedule.task(id);
-        if (!is_work(task.op) || task.op == Op::update) continue;
+        if (!is_stage_work(task.op)) continue;
         if (lane != 0)
           refuse(concat("rank ", rank, " computes on lane ", quote(schedule.lanes()[static_cast<std::size_t>(lane)])));
         int& home = program.rank_of_stage[index(task.stage)];

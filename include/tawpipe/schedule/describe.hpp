@@ -38,8 +38,7 @@ TAWPIPE_INLINE std::string describe(const Task& task, TaskId id) {
   if (task.stage != none<StageId>) out += concat(comma ? ", stage " : " of stage ", number(task.stage));
   if (task.microbatch >= 0) out += concat(", microbatch ", task.microbatch);
   if (is_point_to_point(task.op)) {
-    out +=
-        concat(", rank ", number(task.rank), traits(task.op).pattern == Pattern::one_way ? " -> " : " <-> ", number(task.peer));
+    out += concat(", rank ", number(task.rank), goes_both_ways(task.op) ? " <-> " : " -> ", number(task.peer));
   } else if (is_collective(task.op)) {
     out += concat(", group ", number(task.group), is_rooted(task.op) ? " from root rank " : " with rank ", number(task.rank));
   } else {

@@ -34,7 +34,7 @@ struct ParameterMessage {
 
   const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
   /// Whether each end has its own part.
-  bool by_member() const { return traits(op).first.gives == Part::own || traits(op).first.takes == Part::own; }
+  bool by_member() const { return has_own_parts(op); }
   /// Whether an end gives its numbers of a part. In a sum all ends that read do; the others add
   /// zeros.
   bool gives(std::size_t part, std::size_t end) const {
@@ -87,7 +87,7 @@ class MessageReader {
 /// put there.
 ///
 /// A slot is laid out for all that it holds until it is written anew: a shard of a stage lies where
-/// an all_gather, which brings the others, puts it.
+/// a gather, which brings the others, puts it.
 class Rooms {
  public:
   /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses +
@@ -119,9 +119,9 @@ class Rooms {
   /// What a task leaves in a slot of a rank; nothing if the task does not say.
   const PackedParameters& brought(const Task& task, Rank rank) {
     if (task.split == none<SplitId> || is_all_pairs(task.op)) return nothing_;
-    if (task.op == Op::all_gather) return whole(task.split);
+    if (gathers(task.op)) return whole(task.split);
     std::size_t part = 0;
-    if (task.op == Op::reduce_scatter) {
+    if (scatters(task.op)) {
       const auto members = schedule_.group(task.group);
       part = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
     }
@@ -213,7 +213,7 @@ TAWPIPE_INLINE void Rooms::find_layouts(std::span<const TaskId> order) {
       if (use.access == Access::write && is_slot(use.buffer)) {
         layout = layouts_.size();
         layouts_.push_back(&brought(task, schedule_.buffer(use.buffer).rank));
-      } else if (use.access == Access::read_write && task.op == Op::all_gather && layout != unwritten) {
+      } else if (use.access == Access::read_write && gathers(task.op) && layout != unwritten) {
         layouts_[layout] = &brought(task, schedule_.buffer(use.buffer).rank);
       }
     }

@@ -116,25 +116,23 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 
   /// The mesh on that many ranks: `pipeline` is what the others leave.
-  /// @throws InputError  if the ranks cannot be cut so, or the order lacks an axis or has one
-  /// twice.
+  /// @throws InputError  if the ranks cannot be cut so, experts are shared out, or the order lacks an
+  /// axis or has one twice.
   Mesh over(int ranks) const {
-    if (tensor < 1 || context < 1 || data < 1 || expert < 1) {
-      throw InputError("tensor, context and data parallelism must be 1 or more");
-    }
+    if (tensor < 1 || context < 1 || data < 1) throw InputError("tensor, context and data parallelism must be 1 or more");
+    if (expert != 1) throw InputError(concat("experts cannot be shared out yet: expert parallelism must be 1, not ", expert));
     std::int64_t product = 1;  // saturates: each factor is below 2^31
-    for (const int size : {tensor, context, data, expert}) product = product > ranks ? product : product * size;
+    for (const int size : {tensor, context, data}) product = product > ranks ? product : product * size;
     if (product > ranks || ranks % product != 0) {
-      throw InputError(concat("tensor ", tensor, " x context ", context, expert > 1 ? concat(" x expert ", expert) : "",
-                              " x data ", data, " = ", std::int64_t{tensor} * context * data * expert,
-                              " does not divide the cluster's ", ranks, " devices"));
+      throw InputError(concat("tensor ", tensor, " x context ", context, " x data ", data, " = ",
+                              std::int64_t{tensor} * context * data, " does not divide the cluster's ", ranks, " devices"));
     }
     Mesh mesh = *this;
     mesh.pipeline = ranks / static_cast<int>(product);
     for (int a = 0; a < mesh_axes; ++a) {
       const auto axis = static_cast<MeshAxis>(a);
       const auto times = std::count(order.begin(), order.end(), axis);
-      if (times == 1 || (times == 0 && axis == MeshAxis::expert && expert == 1)) continue;
+      if (times == 1 || (times == 0 && axis == MeshAxis::expert)) continue;
       throw InputError(concat("layout ", quote(mesh_order_text(order)),
                               " must name tensor (t), context (c), schedule (s) and data (d) once each, nearest first, such as "
                               "tcsd or tp-cp-pp-dp"));

@@ -110,6 +110,13 @@ struct Passes {
   constexpr bool backward() const { return backward_input || backward_weight; }
 };
 
+/// The colours of an op.
+struct OpColors {
+  std::string_view trace;      ///< of the palette of chrome://tracing (catapult, tracing/base/color_scheme.html)
+  std::string_view picture;    ///< as Graphviz takes it; light enough to read black text on
+  std::string_view page = {};  ///< in pages and timelines, of a computation; a communication has its payload's
+};
+
 /// A row of the table of operations.
 struct OpTraits {
   std::string_view name;  ///< in reports, traces and files
@@ -120,9 +127,8 @@ struct OpTraits {
   Pattern pattern = Pattern::none;
   Payload payload = Payload::nothing;  ///< what it carries unless a file says otherwise
   Passes passes{};
-  bool work = false;                 ///< a computation other than a drawn bubble
-  std::string_view trace_color{};    ///< of the palette of chrome://tracing (catapult, tracing/base/color_scheme.html)
-  std::string_view picture_color{};  ///< as Graphviz takes it; light enough to read black text on
+  bool work = false;  ///< a computation other than a drawn bubble
+  OpColors colors{};
 };
 
 /// The kind of numbers in a payload, which determines their size.
@@ -139,12 +145,14 @@ enum class Numbers : std::uint8_t {
 struct PayloadTraits {
   std::string_view name;  ///< in reports and files
   Numbers numbers = Numbers::none;
+  std::string_view page_color;  ///< in pages and timelines
 };
 
 namespace detail {
 
 /// The table of operations. An op without a row does not compile (-Wswitch is an error in our
-/// builds).
+/// builds). Colours of pages are Okabe and Ito's, which colour-blind readers can distinguish.
+/// Source: Okabe and Ito, Color Universal Design, 2008.
 constexpr OpTraits op_row(Op op) {
   constexpr std::uint8_t any = has_read | has_write | has_read_write | has_accumulate;
   constexpr EndTraits sender{Part::whole, Part::nothing, has_read, no_access, has_read};
@@ -156,33 +164,26 @@ constexpr OpTraits op_row(Op op) {
       return {.name = "forward",
               .passes = {.forward = true},
               .work = true,
-              .trace_color = "rail_response",  // blue
-              .picture_color = "#8ecae6"};
+              .colors = {"rail_response", "#8ecae6", "#56b4e9"}};  // blue; sky blue
     case Op::backward:
       return {.name = "backward",
               .passes = {.backward_input = true, .backward_weight = true},
               .work = true,
-              .trace_color = "thread_state_running",  // green
-              .picture_color = "#95d5b2"};
+              .colors = {"thread_state_running", "#95d5b2", "#009e73"}};  // green; bluish green
     case Op::backward_input:
       return {.name = "backward_input",
               .passes = {.backward_input = true},
               .work = true,
-              .trace_color = "good",  // dark green
-              .picture_color = "#52b788"};
+              .colors = {"good", "#52b788", "#009e73"}};  // dark green; bluish green
     case Op::backward_weight:
       return {.name = "backward_weight",
               .passes = {.backward_weight = true},
               .work = true,
-              .trace_color = "olive",
-              .picture_color = "#b5c99a"};
+              .colors = {"olive", "#b5c99a", "#f0e442"}};  // yellow
     case Op::update:
-      return {.name = "update",
-              .work = true,
-              .trace_color = "detailed_memory_dump",  // purple
-              .picture_color = "#cdb4db"};
+      return {.name = "update", .work = true, .colors = {"detailed_memory_dump", "#cdb4db", "#8a8f98"}};  // purple; grey
     case Op::idle:
-      return {.name = "idle", .passes = {.forward = true}, .trace_color = "grey", .picture_color = "#e5e5e5"};
+      return {.name = "idle", .passes = {.forward = true}, .colors = {"grey", "#e5e5e5", "#d5d8dd"}};
     case Op::pass:
       return {.name = "pass",
               .ends = Ends::pair,
@@ -190,8 +191,7 @@ constexpr OpTraits op_row(Op op) {
               .other = {Part::nothing, Part::whole, no_access, has_write | has_accumulate, has_write | has_accumulate},
               .pattern = Pattern::one_way,
               .payload = Payload::activations,
-              .trace_color = "thread_state_iowait",  // orange
-              .picture_color = "#ffb703"};
+              .colors = {"thread_state_iowait", "#ffb703"}};  // orange
     case Op::exchange: {
       constexpr EndTraits both{Part::whole, Part::whole, has_read, has_write | has_accumulate,
                                has_read | has_write | has_accumulate};
@@ -201,8 +201,7 @@ constexpr OpTraits op_row(Op op) {
               .other = both,
               .pattern = Pattern::both_ways,
               .payload = Payload::activations,
-              .trace_color = "bad",  // brown
-              .picture_color = "#d4a373"};
+              .colors = {"bad", "#d4a373"}};  // brown
     }
     case Op::broadcast:
       return {.name = "broadcast",
@@ -211,8 +210,7 @@ constexpr OpTraits op_row(Op op) {
               .other = {Part::nothing, Part::whole, no_access, has_write, has_write},
               .pattern = Pattern::chain_from_root,
               .payload = Payload::weights,
-              .trace_color = "yellow",
-              .picture_color = "#ffe66d"};
+              .colors = {"yellow", "#ffe66d"}};
     case Op::reduce:
       return {.name = "reduce",
               .ends = Ends::rooted_group,
@@ -221,8 +219,7 @@ constexpr OpTraits op_row(Op op) {
               .sums = true,
               .pattern = Pattern::chain_to_root,
               .payload = Payload::gradients,
-              .trace_color = "rail_animation",  // red
-              .picture_color = "#f28482"};
+              .colors = {"rail_animation", "#f28482"}};  // red
     case Op::all_gather: {
       constexpr EndTraits member{Part::own, Part::whole, has_read | has_read_write, has_write | has_read_write,
                                  has_read | has_write | has_read_write};
@@ -232,8 +229,7 @@ constexpr OpTraits op_row(Op op) {
               .other = member,
               .pattern = Pattern::ring_gather,
               .payload = Payload::weights,
-              .trace_color = "background_memory_dump",  // teal
-              .picture_color = "#84dcc6"};
+              .colors = {"background_memory_dump", "#84dcc6"}};  // teal
     }
     case Op::reduce_scatter:
       return {.name = "reduce_scatter",
@@ -243,8 +239,7 @@ constexpr OpTraits op_row(Op op) {
               .sums = true,
               .pattern = Pattern::ring_scatter,
               .payload = Payload::gradients,
-              .trace_color = "thread_state_uninterruptible",  // mauve
-              .picture_color = "#e5989b"};
+              .colors = {"thread_state_uninterruptible", "#e5989b"}};  // mauve
     case Op::all_reduce:
       return {.name = "all_reduce",
               .ends = Ends::group,
@@ -253,8 +248,7 @@ constexpr OpTraits op_row(Op op) {
               .sums = true,
               .pattern = Pattern::ring_sum,
               .payload = Payload::gradients,
-              .trace_color = "terrible",  // dark red
-              .picture_color = "#ff6b6b"};
+              .colors = {"terrible", "#ff6b6b"}};  // dark red
     case Op::all_to_all: {
       constexpr EndTraits member{Part::whole, Part::whole, has_read, has_write, has_read | has_write};
       return {.name = "all_to_all",
@@ -263,8 +257,7 @@ constexpr OpTraits op_row(Op op) {
               .other = member,
               .pattern = Pattern::all_pairs,
               .payload = Payload::activations,
-              .trace_color = "rail_load",  // dark green
-              .picture_color = "#a0c4ff"};
+              .colors = {"rail_load", "#a0c4ff"}};  // dark green
     }
     case Op::copy_to_host:
       return {.name = "copy_to_host",
@@ -272,16 +265,14 @@ constexpr OpTraits op_row(Op op) {
               .first = copier,
               .pattern = Pattern::to_host,
               .payload = Payload::activations,
-              .trace_color = "cq_build_passed",  // light green
-              .picture_color = "#d0d1ff"};
+              .colors = {"cq_build_passed", "#d0d1ff"}};  // light green
     case Op::copy_from_host:
       return {.name = "copy_from_host",
               .ends = Ends::host,
               .first = copier,
               .pattern = Pattern::from_host,
               .payload = Payload::activations,
-              .trace_color = "cq_build_attempt_passed",  // olive green
-              .picture_color = "#bde0fe"};
+              .colors = {"cq_build_attempt_passed", "#bde0fe"}};  // olive green
   }
   return {};  // not an op
 }
@@ -290,21 +281,21 @@ constexpr OpTraits op_row(Op op) {
 constexpr PayloadTraits payload_row(Payload payload) {
   switch (payload) {
     case Payload::nothing:
-      return {"nothing", Numbers::none};
+      return {"nothing", Numbers::none, "#999999"};
     case Payload::weights:
-      return {"weights", Numbers::weights};
+      return {"weights", Numbers::weights, "#e69f00"};  // orange
     case Payload::gradients:
-      return {"gradients", Numbers::gradients};
+      return {"gradients", Numbers::gradients, "#d55e00"};  // vermilion
     case Payload::activations:
-      return {"activations", Numbers::activations};
+      return {"activations", Numbers::activations, "#0072b2"};  // blue
     case Payload::activation_gradients:
-      return {"activation_gradients", Numbers::activations};
+      return {"activation_gradients", Numbers::activations, "#cc79a7"};  // reddish purple
     case Payload::edge_gradients:
-      return {"edge_gradients", Numbers::gradients};
+      return {"edge_gradients", Numbers::gradients, "#b04a00"};
     case Payload::scalar:
-      return {"scalar", Numbers::single};
+      return {"scalar", Numbers::single, "#999999"};
     case Payload::optimizer_states:
-      return {"optimizer_states", Numbers::states};
+      return {"optimizer_states", Numbers::states, "#6a5acd"};
   }
   return {};  // not a payload
 }
@@ -347,8 +338,15 @@ inline constexpr std::uint32_t pair_ops = ops_where([](const OpTraits& op) { ret
 inline constexpr std::uint32_t rooted_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rooted_group; });
 inline constexpr std::uint32_t group_ops = rooted_ops | ops_where([](const OpTraits& op) { return op.ends == Ends::group; });
 inline constexpr std::uint32_t all_pairs_ops = ops_where([](const OpTraits& op) { return op.pattern == Pattern::all_pairs; });
+inline constexpr std::uint32_t gather_ops = ops_where([](const OpTraits& op) { return op.first.gives == Part::own; });
+inline constexpr std::uint32_t scatter_ops = ops_where([](const OpTraits& op) { return op.first.takes == Part::own; });
 inline constexpr std::uint32_t work_ops = ops_where([](const OpTraits& op) { return op.work; });
+inline constexpr std::uint32_t stage_ops = ops_where([](const OpTraits& op) { return op.work && op.passes.any(); });
+inline constexpr std::uint32_t gradient_ops = ops_where([](const OpTraits& op) { return op.passes.backward_weight; });
 inline constexpr std::uint32_t summing_ops = ops_where([](const OpTraits& op) { return op.sums; });
+static_assert(ops_where([](const OpTraits& op) { return op.colors.trace.empty() || op.colors.picture.empty(); }) == 0);
+static_assert(ops_where([](const OpTraits& op) { return !op.colors.page.empty(); }) == compute_ops);
+static_assert(ops_where([](const OpTraits& op) { return op.pattern == Pattern::none; }) == compute_ops);
 
 }  // namespace detail
 
@@ -369,14 +367,26 @@ constexpr bool is_host_copy(Op op) { return detail::is_in(detail::host_ops, op);
 constexpr bool is_local(Op op) { return detail::is_in(detail::compute_ops | detail::host_ops, op); }
 /// Has exactly two ends.
 constexpr bool is_point_to_point(Op op) { return detail::is_in(detail::pair_ops, op); }
+/// Has two ends, each of which gives and takes.
+constexpr bool goes_both_ways(Op op) { return is_point_to_point(op) && traits(op).first.takes != Part::nothing; }
 /// Has a group of members.
 constexpr bool is_collective(Op op) { return detail::is_in(detail::group_ops, op); }
 /// Has a group of members, of which one is the root.
 constexpr bool is_rooted(Op op) { return detail::is_in(detail::rooted_ops, op); }
 /// Sends from each member to each other, with a size for each pair.
 constexpr bool is_all_pairs(Op op) { return detail::is_in(detail::all_pairs_ops, op); }
+/// Each member gives a part of its own, and takes the parts of all.
+constexpr bool gathers(Op op) { return detail::is_in(detail::gather_ops, op); }
+/// Each member takes a part of its own of what all give.
+constexpr bool scatters(Op op) { return detail::is_in(detail::scatter_ops, op); }
+/// Each member has a part of its own: its message names the parameters of each.
+constexpr bool has_own_parts(Op op) { return detail::is_in(detail::gather_ops | detail::scatter_ops, op); }
 /// Counts as work: compute that is not a drawn bubble.
 constexpr bool is_work(Op op) { return detail::is_in(detail::work_ops, op); }
+/// Is a stage's work for a microbatch: all work but updates.
+constexpr bool is_stage_work(Op op) { return detail::is_in(detail::stage_ops, op); }
+/// Leaves gradients of its stage's weights.
+constexpr bool leaves_gradients(Op op) { return detail::is_in(detail::gradient_ops, op); }
 /// Adds up what its ends give.
 constexpr bool is_sum(Op op) { return detail::is_in(detail::summing_ops, op); }
 

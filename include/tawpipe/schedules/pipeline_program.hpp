@@ -71,7 +71,7 @@ inline std::vector<int> peak_saved(const PipelineProgram& program) {
     int most = 0;
     for (const Action& action : actions) {
       if (action.op == Op::forward) most = std::max(most, ++held);
-      if (action.op == Op::backward || action.op == Op::backward_weight) --held;
+      if (leaves_gradients(action.op)) --held;
     }
     peaks.push_back(most);
   }

@@ -170,7 +170,6 @@ class WeightLinesBuilder {
     return item;
   }
   int owner(const Item& item) const { return placement_.owner(item.chunk); }
-  static bool adds(Op op) { return op == Op::backward || op == Op::backward_weight; }
   static Flow weights_of(Op op) { return op == Op::forward ? Flow::forward : Flow::backward; }
 
   BufferId weights(int rank, const Item& item) const {
@@ -214,7 +213,7 @@ class WeightLinesBuilder {
       const bool waits = order_ == Order::paper && place(r) > 0;
       const TaskId before = waits ? last_step_[static_cast<std::size_t>(r - 1)] : none<TaskId>;
       Use gradient;
-      if (adds(item.op)) {
+      if (leaves_gradients(item.op)) {
         const BufferId slot = sum(r, item);
         gradient = slot == flows_.own(r).gradients ? into_home(r) : writes(slot);
       }
@@ -228,13 +227,13 @@ class WeightLinesBuilder {
   /// Adds the sum of the rank before to what `rank` has just computed.
   void add_up(int rank, std::int64_t step) {
     const Item item = item_at(rank, step);
-    if (!adds(item.op) || place(rank) == 0) return;
+    if (!leaves_gradients(item.op) || place(rank) == 0) return;
     flows_.pass(Flow::gradients, rank - 1, rank, item.chunk, count(step), flows_.slot(Flow::gradients, rank - 1, item.k),
                 adds_to(sum(rank, item)));
   }
   void send_home(int rank, std::int64_t step) {
     const Item item = item_at(rank, step);
-    if (!adds(item.op) || !ends_line(rank, item) || owner(item) == rank) return;
+    if (!leaves_gradients(item.op) || !ends_line(rank, item) || owner(item) == rank) return;
     const WeightFlows::Lanes by{flows_.lanes_of(Flow::gradients).out, home_lane_};
     flows_.pass(Flow::gradients, by, rank, owner(item), item.chunk, count(step), sum(rank, item), into_home(owner(item)));
   }

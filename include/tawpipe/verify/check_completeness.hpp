@@ -27,6 +27,7 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
     TaskId task;
   };
   constexpr std::array<Op, 4> works = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
+  static_assert(detail::stage_ops == 0b1111, "one row for each op of a stage's work, which are the first");
   std::array<std::vector<Meeting>, 4> met;
   const std::int64_t microbatches = schedule.workload().microbatches();
   const Mesh& layout = schedule.parts().mesh;
@@ -34,7 +35,7 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
   const std::int64_t sharing = layout.shared();
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
-    if (!is_work(task.op) || task.op == Op::update) continue;
+    if (!is_stage_work(task.op)) continue;
     const MeshPlace place = map.place(task.rank);
     const std::int64_t key = (number(task.stage) * microbatches + task.microbatch) * sharing + place.tensor +
                              std::int64_t{layout.tensor} * place.context;

@@ -33,6 +33,7 @@ class ParametersCheck {
     for (std::size_t p = 0; p < parts_.pieces.size(); ++p) count(p);
     for (std::size_t s = 0; s < parts_.splits.size(); ++s) add_up(s);
     if (out_.errors() != errors) return;
+    find_gathered();
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) buffer(id<BufferId>(b));
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
       if (parts_.tasks[t].split != none<SplitId> && !is_all_pairs(parts_.tasks[t].op)) message(id<TaskId>(t));
@@ -97,6 +98,18 @@ class ParametersCheck {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;
   }
+  /// The weights that a gather brings for a while: their layers' may be in fewer bits.
+  void find_gathered() {
+    gathered_.resize(parts_.buffers.size(), 0);
+    for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
+      if (!gathers(parts_.tasks[t].op)) continue;
+      for (const Use& use : parts_.uses[t]) {
+        const Buffer& buffer = parts_.buffers[index(use.buffer)];
+        const bool kept = buffer.persistent || buffer.content.kind() != ContentKind::weights;
+        if (!kept && use.access != Access::read) gathered_[index(use.buffer)] = 1;
+      }
+    }
+  }
   /// The least that a gathered weight takes.
   std::int64_t gathered_each() const { return schedule_.workload().gathered_bytes({}, 1).value(); }
   void buffer(BufferId id) {
@@ -109,8 +122,8 @@ class ParametersCheck {
           "sets of parameters count from 0; -1 means a slot");
       return;
     }
-    const bool gathered = buffer.content.kind() == ContentKind::weights && !buffer.persistent;
-    const std::int64_t needed = part(sizes_[index(set)] * (gathered ? gathered_each() : bytes_each(buffer.content.kind())));
+    const std::int64_t each = gathered_[index(id)] != 0 ? gathered_each() : bytes_each(buffer.content.kind());
+    const std::int64_t needed = part(sizes_[index(set)] * each);
     if (buffer.bytes.value() >= needed) return;
     finding(
         "V112", none<TaskId>,
@@ -126,9 +139,10 @@ class ParametersCheck {
           "splits count from 0; -1 means none");
       return;
     }
-    const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
-    const bool leaves = task.op == Op::backward || task.op == Op::backward_weight;
-    const std::size_t members = is_local(task.op) && !leaves ? 0 : each ? schedule_.group(task.group).size() : 1;
+    const bool leaves = leaves_gradients(task.op);
+    const std::size_t members = has_own_parts(task.op)         ? schedule_.group(task.group).size()
+                                : is_local(task.op) && !leaves ? 0
+                                                               : 1;
     const std::size_t found = schedule_.split(task.split).size();
     if (found != members) {
       finding(
@@ -140,7 +154,7 @@ class ParametersCheck {
     if (leaves) return;
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     const std::int64_t needed = part(carried_[index(task.split)] * (task.payload != Payload::weights ? bytes.gradient
-                                                                    : task.op == Op::all_gather      ? gathered_each()
+                                                                    : gathers(task.op)               ? gathered_each()
                                                                                                      : bytes.weight));
     if (task.bytes.value() >= needed) return;
     finding(
@@ -154,6 +168,7 @@ class ParametersCheck {
   Diagnostics& out_;
   std::vector<std::int64_t> sizes_;    ///< [set] number of parameters
   std::vector<std::int64_t> carried_;  ///< [split] parameters of all members
+  std::vector<char> gathered_;         ///< [buffer] find_gathered()
 };
 
 }  // namespace detail

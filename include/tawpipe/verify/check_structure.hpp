@@ -214,7 +214,7 @@ class StructureCheck {
           "sizes are 0 or more, and at most 1 PiB");
     }
     if (is_all_pairs(task.op) && task.split != none<SplitId>) pair_sizes(id);
-    const bool needs_both = is_work(task.op) && task.op != Op::update;
+    const bool needs_both = is_stage_work(task.op);
     const bool stage_fits = below(task.stage, parts_.stages.size()) || (!needs_both && task.stage == none<StageId>);
     const bool microbatch_fits =
         task.microbatch < schedule_.workload().microbatches() && task.microbatch >= (needs_both ? 0 : -1);

@@ -21,9 +21,8 @@ namespace detail {
 /// one buffer a rank.)
 inline bool carries_message(const Task& task, Access access) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) return false;
-  const EndTraits& role = traits(task.op).first;
-  if (role.gives == Part::own) return access != Access::read;
-  if (role.takes == Part::own) return access == Access::read_write;
+  if (gathers(task.op)) return access != Access::read;
+  if (scatters(task.op)) return access == Access::read_write;
   return true;
 }
 
@@ -108,7 +107,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
       const Buffer& buffer = schedule.buffer(use.buffer);
       bits[index(buffer.rank)] |= detail::access_bit(use.access);
       if (task.bytes <= buffer.bytes || !detail::carries_message(task, use.access)) continue;
-      if (traits(task.op).first.gives == Part::own && gathers_elsewhere(id, buffer.rank)) continue;
+      if (gathers(task.op) && gathers_elsewhere(id, buffer.rank)) continue;
       out.error(
           "V304", id, buffer.rank,
           [&] {
@@ -136,7 +135,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
                "sources read; destinations write or accumulate; only sums and gathers change a buffer in place");
       }
     });
-    if (receives || (traits(task.op).pattern == Pattern::ring_scatter && schedule.uses(id).empty())) continue;
+    if (receives || (scatters(task.op) && schedule.uses(id).empty())) continue;
     out.error(
         "V302", id, task.rank, [&] { return concat(detail::describe(schedule, id), " writes nothing on any rank"); },
         "name the buffers that receive the result");

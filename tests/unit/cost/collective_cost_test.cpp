@@ -124,6 +124,21 @@ TEST_CASE("a pass has one edge, an exchange one each way, and a collective its o
   CHECK(shape().edges == edges({{2, 3}, {3, 0}, {0, 1}}));
 }
 
+TEST_CASE("a host copy has one edge to or from the host's memory, and blocks one between each two members") {
+  const tawpipe::Cluster cluster = support::cluster(3);
+  auto builder = support::two_lanes(3);
+  const auto group = builder.group(first(3));
+  const tawpipe::Schedule schedule = builder.build();
+  const auto shape = [&](Op op) {
+    return communication_shape(schedule, {.op = op, .rank = Rank{1}, .group = group}, Algorithm::ring, cluster);
+  };
+  CHECK(shape(Op::copy_to_host).edges == Edges{{Rank{1}, tawpipe::host_memory}});
+  CHECK(shape(Op::copy_from_host).edges == Edges{{tawpipe::host_memory, Rank{1}}});
+  CHECK(shape(Op::all_to_all).edges == edges({{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}}));
+  CHECK(shape(Op::all_to_all).fraction == Approx(1.0 / 3));
+  CHECK(shape(Op::forward).edges.empty());
+}
+
 TEST_CASE("the first byte waits the mean of the edges' latencies at each step") {
   // 1, 2 and 6 us: a mean of 3 us; an all-reduce of three ranks makes four steps
   const CollectiveShape shape = ring(Op::all_reduce, 3);

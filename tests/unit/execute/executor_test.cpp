@@ -127,6 +127,16 @@ TEST_CASE("a reason to stop is asked for once, at the iteration's end, and given
   CHECK(asked == 2);
 }
 
+TEST_CASE("weights are kept in numbers of every type but float8") {
+  const auto size = [](Dtype type) {
+    std::int64_t bytes = 0;
+    tawpipe::detail::with_number(type, [&](auto number) { bytes = sizeof(number); });
+    return bytes;
+  };
+  for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::f16}) CHECK(size(type) == size_bytes(type));
+  CHECK_THROWS_WITH_AS(size(Dtype::f8), "weights of float8 are not supported; choose f32, bf16, f16 or f64", InputError);
+}
+
 TEST_CASE("lent memory that fits nothing is refused") {
   const Schedule schedule = schedule_of("1f1b", {2});
   const auto refusal = [&](const LentParameters& lent) {

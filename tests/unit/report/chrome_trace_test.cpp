@@ -84,6 +84,22 @@ TEST_CASE("a small trace, letter by letter") {
   CHECK(json["traceEvents"].size() == 12 + 9);
 }
 
+TEST_CASE("a copy to or from host memory is one slice of its rank's lane, without an arrow") {
+  ScheduleBuilder builder{"offload", Workload::abstract(1, 1), 1, {"compute", "copy"}};
+  for (const Op op : {Op::copy_to_host, Op::copy_from_host}) {
+    builder.add({.op = op, .payload = Payload::activations, .lane = LaneId{1}, .rank = Rank{0}, .microbatch = 0, .bytes = 8_B},
+                {});
+  }
+  const auto at = [](std::int64_t picoseconds) { return TimePoint{Duration{picoseconds}}; };
+  const std::string text = chrome_trace(builder.build(), {{at(0), at(2'000'000)}, {at(1'000'000), at(5'000'000)}});
+  CHECK(
+      text.substr(text.find("{\"ph\":\"X\"")) ==
+      R"trace({"ph":"X","name":"copy_to_host activations m0","cat":"communication","cname":"cq_build_passed","pid":0,"tid":1,"ts":0,"dur":1,"args":{"task":0,"op":"copy_to_host","payload":"activations","microbatch":0,"bytes":8}},
+{"ph":"X","name":"copy_from_host activations m0","cat":"communication","cname":"cq_build_attempt_passed","pid":0,"tid":1,"ts":2,"dur":3,"args":{"task":1,"op":"copy_from_host","payload":"activations","microbatch":0,"bytes":8}}
+]}
+)trace");
+}
+
 TEST_CASE("events come in order of time, and an arrow goes through every member of a collective") {
   ScheduleBuilder builder{"three", Workload::abstract(3, 3), 3, {"compute", "link"}};
   const GroupId all = builder.group({Rank{0}, Rank{1}, Rank{2}});

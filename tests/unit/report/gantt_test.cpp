@@ -113,7 +113,7 @@ TEST_CASE("messages are marks below the row: bars that take time, or a shape for
     return std::count_if(drawing.shapes.begin(), drawing.shapes.end(),
                          [&](const Shape& shape) { return shape.kind == kind && shape.color == color; });
   };
-  const std::string_view blue = payload_color(Payload::activations);
+  const std::string_view blue = traits(Payload::activations).page_color;
   const Drawing taking_time = gantt(schedule, {{at(0), at(1)}, {at(1), at(2)}});
   CHECK(count(taking_time, Shape::Kind::box, blue) == 3);  // one in the key
   CHECK(count(taking_time, Shape::Kind::area, blue) == 0);

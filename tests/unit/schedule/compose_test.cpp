@@ -58,6 +58,9 @@ TEST_CASE("a layout that does not divide the devices, or names no order, is refu
   CHECK_THROWS_WITH_AS(Mesh{.tensor = 3}.over(16), "tensor 3 x context 1 x data 1 = 3 does not divide the cluster's 16 devices",
                        InputError);
   CHECK_THROWS_AS(Mesh{.tensor = 0}.over(16), InputError);
+  CHECK_THROWS_WITH_AS((Mesh{.expert = 4, .order = parse_mesh_order("tcesd")}.over(16)),
+                       "experts cannot be shared out yet: expert parallelism must be 1, not 4", InputError);
+  CHECK(Mesh{.order = parse_mesh_order("tcesd")}.over(16).pipeline == 16);
   CHECK_THROWS_AS((Mesh{.order = parse_mesh_order("tcs")}.over(16)), InputError);
   CHECK_THROWS_AS((Mesh{.order = parse_mesh_order("ttcs")}.over(16)), InputError);
 }

@@ -71,6 +71,20 @@ TEST_CASE("a computation does the passes that it is named for") {
   CHECK_FALSE(traits(Op::update).passes.any());
 }
 
+TEST_CASE("parts of members, ways of a pair, and a stage's work are those of the rows") {
+  for (int i = 0; i < ops; ++i) {
+    const auto op = static_cast<Op>(i);
+    CAPTURE(name(op));
+    CHECK(gathers(op) == (op == Op::all_gather));
+    CHECK(scatters(op) == (op == Op::reduce_scatter));
+    CHECK(has_own_parts(op) == (gathers(op) || scatters(op)));
+    CHECK((!has_own_parts(op) || is_collective(op)));
+    CHECK(goes_both_ways(op) == (op == Op::exchange));
+    CHECK(leaves_gradients(op) == (op == Op::backward || op == Op::backward_weight));
+    CHECK(is_stage_work(op) == (is_work(op) && op != Op::update));
+  }
+}
+
 TEST_CASE("names are the enumerators' own and differ, and so do colours") {
   std::set<std::string_view> names;
   std::set<std::string_view> trace_colors;
@@ -78,8 +92,9 @@ TEST_CASE("names are the enumerators' own and differ, and so do colours") {
   for (int i = 0; i < ops; ++i) {
     const OpTraits& row = traits(static_cast<Op>(i));
     names.insert(row.name);
-    trace_colors.insert(row.trace_color);
-    picture_colors.insert(row.picture_color);
+    trace_colors.insert(row.colors.trace);
+    picture_colors.insert(row.colors.picture);
+    CHECK(row.colors.page.empty() == !is_compute(static_cast<Op>(i)));
   }
   CHECK(names.size() == ops);
   CHECK(trace_colors.size() == ops);
@@ -88,7 +103,10 @@ TEST_CASE("names are the enumerators' own and differ, and so do colours") {
   CHECK(name(Op::backward_weight) == "backward_weight");
   CHECK(name(Op::all_reduce) == "all_reduce");
   names.clear();
-  for (int i = 0; i < payloads; ++i) names.insert(name(static_cast<Payload>(i)));
+  for (int i = 0; i < payloads; ++i) {
+    names.insert(name(static_cast<Payload>(i)));
+    CHECK_FALSE(traits(static_cast<Payload>(i)).page_color.empty());
+  }
   CHECK(names.size() == payloads);
   CHECK(name(Payload::nothing) == "nothing");
   CHECK(name(Payload::edge_gradients) == "edge_gradients");

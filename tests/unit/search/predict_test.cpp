@@ -134,6 +134,11 @@ TEST_CASE("a problem that cannot be is refused before anything is computed") {
   wrong.mesh.tensor = 3;
   CHECK_THROWS_WITH_AS(wrong.check(), doctest::Contains("does not divide the cluster's 4 devices"), InputError);
   wrong = problem();
+  wrong.schedules = {{"1f1b"}};
+  wrong.mesh.expert = 2;
+  CHECK_THROWS_WITH_AS(predict(wrong, shipped()), "experts cannot be shared out yet: expert parallelism must be 1, not 2",
+                       InputError);
+  wrong = problem();
   wrong.noise.jitter = 2;
   CHECK_THROWS_AS(wrong.check(), InputError);
   wrong = problem();

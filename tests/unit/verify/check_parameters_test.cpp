@@ -97,6 +97,30 @@ TEST_CASE("V112: a buffer smaller than its parameters, a split of another group,
               "V112", "instead of 0");
 }
 
+TEST_CASE("V112: only a gather brings weights in the products' 8 bits, and only for a while") {
+  Transformer model = *transformer_of(support::transformer(2, 2).model());
+  model.products = ProductFormat::fp8;
+  model.narrow_gathers = true;
+  const Schedule right = build_schedule("fsdp", {Workload{model, support::transformer(2, 2).batch()}, DeviceGroups{{2}}, {}});
+  const auto after = [&](auto&& change) {
+    Schedule::Parts parts = right.parts();
+    change(parts);
+    Diagnostics out;
+    check_parameters(Schedule{right.workload(), std::move(parts)}, out);
+    return out;
+  };
+  CHECK(after([](Schedule::Parts&) {}).ok());
+  // a layer: 656 parameters of 1 byte, and of 2 without a gather
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                for (Task& task : parts.tasks) task.op = task.op == Op::all_gather ? Op::reduce_scatter : task.op;
+              }),
+              "V112", "has 656 bytes; its parameters take 1312");
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                for (Buffer& buffer : parts.buffers) buffer.persistent = true;
+              }),
+              "V112", "has 656 bytes; its parameters take 1312");
+}
+
 TEST_CASE("V305: a message one byte smaller than its parameters") {
   // the embedding: 96 parameters of 2 bytes
   CHECK_FOUND(after([](Schedule::Parts& parts) { parts.tasks[first_gather(parts)].bytes = Bytes{191}; }), "V305",

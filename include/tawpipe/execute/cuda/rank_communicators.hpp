@@ -160,7 +160,7 @@ class RankCommunicators {
  private:
   /// An all_gather or reduce_scatter; if parts are uneven, as a broadcast or reduce of each.
   void by_member(const Step& step, std::span<const Part> parts, Communicator& by) {
-    const bool gather = !is_sum(step.op);
+    const bool gather = gathers(step.op);
     if (parts.empty()) {
       if (gather) return by.all_gather(step.from, step.to, step.count, step.type, step.stream);
       return by.reduce_scatter(step.from, step.to, step.count, step.type, step.stream);

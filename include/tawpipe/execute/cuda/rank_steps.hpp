@@ -200,7 +200,7 @@ class RankSteps {
     const TransferFlow& flow = set_->flow.transfer(id);
     const MessagePlan message = message_plan(set_->schedule, id, flow, set_->memory.rank());
     step.type = set_->memory.types().of(task.payload);
-    step.count = traits(task.op).pattern == Pattern::both_ways ? flow.count / 2 : flow.count;
+    step.count = goes_both_ways(task.op) ? flow.count / 2 : flow.count;
     const auto resolve = [&](const Address& address) -> std::byte* {
       if (!address.staged()) return set_->memory.at(address.place, step.type);
       return set_->memory.staging(lane) + address.place.offset * size_bytes(step.type);

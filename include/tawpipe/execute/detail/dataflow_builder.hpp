@@ -119,12 +119,13 @@ class DataflowBuilder {
     for (std::size_t i = 0; i < needed.size(); ++i) {
       if (needed[i] && !flow.weights[i]) fail(id, concat("no buffer that it reads holds all of its ", part_names[i]));
     }
-    if (task.op == Op::backward || task.op == Op::backward_weight) gradients(id, needed, flow);
-    const bool forward = task.op == Op::forward;
-    if (flow.input == none<BufferId> && task.op != Op::backward_weight && !(forward ? stage.embedding : stage.head)) {
+    if (leaves_gradients(task.op)) gradients(id, needed, flow);
+    const bool forward = traits(task.op).passes.forward;
+    const bool hands_on = forward || traits(task.op).passes.backward_input;
+    if (flow.input == none<BufferId> && hands_on && !(forward ? stage.embedding : stage.head)) {
       fail(id, forward ? "it reads no activation" : "it reads no gradient of its output");
     }
-    if (flow.output == none<BufferId> && task.op != Op::backward_weight && !(forward ? stage.head : stage.embedding)) {
+    if (flow.output == none<BufferId> && hands_on && !(forward ? stage.head : stage.embedding)) {
       fail(id, forward ? "it writes no activation" : "it writes no gradient of its input");
     }
     if (flow.saved == none<BufferId>) fail(id, "no buffer leads from its forward to its backward");

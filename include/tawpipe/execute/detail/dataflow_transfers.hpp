@@ -40,7 +40,7 @@ class DataflowTransfers {
       return activations(id, message);
     }
     if (is_all_pairs(task.op)) fail(id, "only activations and their gradients go from all to all");
-    if (task.op == Op::exchange) fail(id, "weights and gradients are passed one way at a time");
+    if (goes_both_ways(task.op)) fail(id, "weights and gradients are passed one way at a time");
     return parameters(id, message);
   }
 
@@ -78,9 +78,9 @@ class DataflowTransfers {
     const std::size_t needed = message.by_member() ? message.ends.size() : 1;
     if (message.parts.size() != needed) {
       fail(id, concat("it does not say which parameters ",
-                      !message.by_member()           ? "it carries"
-                      : message.op == Op::all_gather ? concat("each of its ", needed, " members gives")
-                                                     : concat("each of its ", needed, " members keeps"),
+                      !message.by_member()  ? "it carries"
+                      : gathers(message.op) ? concat("each of its ", needed, " members gives")
+                                            : concat("each of its ", needed, " members keeps"),
                       " (split)"));
     }
     TransferFlow flow;
@@ -200,10 +200,11 @@ class DataflowTransfers {
     const Task& task = schedule_.task(id);
     const std::int64_t count = task.bytes.value() / size_bytes(schedule_.workload().model().dtype);
     TransferFlow flow;
-    flow.count = task.op == Op::exchange ? 2 * count : count;
+    const bool both = goes_both_ways(task.op);
+    flow.count = both ? 2 * count : count;
     for (std::size_t m = 0; m < 2; ++m) {
-      const bool gives = m == 0 || task.op == Op::exchange;
-      const bool takes = m == 1 || task.op == Op::exchange;
+      const bool gives = m == 0 || both;
+      const bool takes = m == 1 || both;
       const MessageEnd& end = message.ends[m];
       TransferEnd out{end.rank, {}, {}};
       if ((gives && end.given.size() != 1) || (takes && end.taken.size() != 1)) {
@@ -211,7 +212,7 @@ class DataflowTransfers {
       }
       const auto way = static_cast<std::int64_t>(m);
       if (gives) out.gives.push_back({{end.given[0], 0}, way * count, count, false});
-      if (takes) out.takes.push_back({{end.taken[0].buffer, 0}, (task.op == Op::exchange ? 1 - way : 0) * count, count, false});
+      if (takes) out.takes.push_back({{end.taken[0].buffer, 0}, (both ? 1 - way : 0) * count, count, false});
       flow.ends.push_back(std::move(out));
     }
     return flow;

@@ -42,6 +42,31 @@ TAWPIPE_HOST_DEVICE inline float dot(const A* a, const B* b, std::int64_t size) 
   return sum;
 }
 
+/// The query of a block, and the keys and values of its sequence. One block for each query and head.
+template <class T>
+struct BlockQuery {
+  std::int64_t head;
+  std::int64_t token;
+  std::int64_t position;  ///< in its sequence
+  const T* query;         ///< [size]
+  const T* keys;          ///< of its sequence, [sequence] rows of layout.width() numbers
+  const T* values;
+
+  template <class Block>
+  TAWPIPE_HOST_DEVICE BlockQuery(const Block& block, const T* qkv, const HeadLayout& layout)
+      : head{block.index() % layout.heads},
+        token{block.index() / layout.heads},
+        position{token % layout.sequence},
+        query{qkv + token * layout.width() + head * layout.size},
+        keys{qkv + (token - position) * layout.width() + layout.key_column(head / layout.group())},
+        values{qkv + (token - position) * layout.width() + layout.value_column(head / layout.group())} {}
+
+  /// Its place in [sequences, heads, sequence].
+  TAWPIPE_HOST_DEVICE std::int64_t row(const HeadLayout& layout) const {
+    return (token / layout.sequence * layout.heads + head) * layout.sequence + position;
+  }
+};
+
 }  // namespace detail
 
 /// output [tokens, Q] and the logarithms of softmax's sums [sequences, heads, sequence] of the
@@ -61,29 +86,24 @@ struct PlainAttention {
   }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    const std::int64_t head = block.index() % layout.heads;
-    const std::int64_t token = block.index() / layout.heads;
-    const std::int64_t position = token % layout.sequence;
-    const std::int64_t begin = token - position;
+    const detail::BlockQuery<T> own{block, qkv, layout};
     const std::int64_t size = layout.size;
-    const T* const keys = qkv + begin * layout.width() + layout.key_column(head / layout.group());
-    const T* const values = qkv + begin * layout.width() + layout.value_column(head / layout.group());
     float* const query = block.shared();
     float* const sum_of_values = query + size;
     float* const weights = sum_of_values + size;
     each_in_row<1>(block, size, [&](std::int64_t i) {
-      query[i] = widen(qkv[token * layout.width() + head * size + i]) * layout.scale();
+      query[i] = widen(own.query[i]) * layout.scale();
       sum_of_values[i] = 0;
     });
     float most = -3.0e38F;
     float total = 0;
-    for (std::int64_t first = 0; first <= position; first += detail::attention_tile) {
-      const std::int64_t left = position + 1 - first;
+    for (std::int64_t first = 0; first <= own.position; first += detail::attention_tile) {
+      const std::int64_t left = own.position + 1 - first;
       const std::int64_t count = left < detail::attention_tile ? left : detail::attention_tile;
       block.sync();
       float larger = -3.0e38F;
       each_in_row<1>(block, count, [&](std::int64_t j) {
-        weights[j] = detail::dot(query, keys + (first + j) * layout.width(), size);
+        weights[j] = detail::dot(query, own.keys + (first + j) * layout.width(), size);
         larger = weights[j] > larger ? weights[j] : larger;
       });
       larger = block.largest(larger);
@@ -98,17 +118,14 @@ struct PlainAttention {
       most = larger;
       each_in_row<1>(block, size, [&](std::int64_t i) {
         float value = sum_of_values[i] * shrink;
-        for (std::int64_t j = 0; j < count; ++j) value += weights[j] * widen(values[(first + j) * layout.width() + i]);
+        for (std::int64_t j = 0; j < count; ++j) value += weights[j] * widen(own.values[(first + j) * layout.width() + i]);
         sum_of_values[i] = value;
       });
     }
     each_in_row<1>(block, size, [&](std::int64_t i) {
-      output[token * layout.query_width() + head * size + i] = narrow<T>(sum_of_values[i] / total);
+      output[own.token * layout.query_width() + own.head * size + i] = narrow<T>(sum_of_values[i] / total);
     });
-    if (block.thread() == 0) {
-      const std::int64_t of_sequence = token / layout.sequence * layout.heads + head;
-      sums[of_sequence * layout.sequence + position] = most + logf(total);
-    }
+    if (block.thread() == 0) sums[own.row(layout)] = most + logf(total);
   }
 };
 
@@ -132,44 +149,39 @@ struct PlainAttentionQueries {
   }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    const std::int64_t head = block.index() % layout.heads;
-    const std::int64_t token = block.index() / layout.heads;
-    const std::int64_t position = token % layout.sequence;
-    const std::int64_t begin = token - position;
+    const detail::BlockQuery<T> own{block, qkv, layout};
     const std::int64_t size = layout.size;
-    const std::int64_t column = head * size;
-    const T* const keys = qkv + begin * layout.width() + layout.key_column(head / layout.group());
-    const T* const values = qkv + begin * layout.width() + layout.value_column(head / layout.group());
+    const std::int64_t row = own.row(layout);
+    const std::int64_t at = own.token * layout.query_width() + own.head * size;  // of the output
     float* const query = block.shared();
     float* const back = query + size;
     float* const result = back + size;
     float* const slopes = result + size;
     float product = 0;
     each_in_row<1>(block, size, [&](std::int64_t i) {
-      query[i] = widen(qkv[token * layout.width() + column + i]) * layout.scale();
-      back[i] = widen(gradient[token * layout.query_width() + column + i]);
+      query[i] = widen(own.query[i]) * layout.scale();
+      back[i] = widen(gradient[at + i]);
       result[i] = 0;
-      product += back[i] * widen(output[token * layout.query_width() + column + i]);
+      product += back[i] * widen(output[at + i]);
     });
     product = block.sum(product);
-    const std::int64_t at = (token / layout.sequence * layout.heads + head) * layout.sequence + position;
-    if (block.thread() == 0) products[at] = product;
-    for (std::int64_t first = 0; first <= position; first += detail::attention_tile) {
-      const std::int64_t left = position + 1 - first;
+    if (block.thread() == 0) products[row] = product;
+    for (std::int64_t first = 0; first <= own.position; first += detail::attention_tile) {
+      const std::int64_t left = own.position + 1 - first;
       const std::int64_t count = left < detail::attention_tile ? left : detail::attention_tile;
       block.sync();
       each_in_row<1>(block, count, [&](std::int64_t j) {
         const std::int64_t key = (first + j) * layout.width();
-        const float p = expf(detail::dot(query, keys + key, size) - sums[at]);
-        slopes[j] = p * (detail::dot(back, values + key, size) - product);
+        const float p = expf(detail::dot(query, own.keys + key, size) - sums[row]);
+        slopes[j] = p * (detail::dot(back, own.values + key, size) - product);
       });
       block.sync();
       each_in_row<1>(block, size, [&](std::int64_t i) {
-        for (std::int64_t j = 0; j < count; ++j) result[i] += slopes[j] * widen(keys[(first + j) * layout.width() + i]);
+        for (std::int64_t j = 0; j < count; ++j) result[i] += slopes[j] * widen(own.keys[(first + j) * layout.width() + i]);
       });
     }
     each_in_row<1>(block, size, [&](std::int64_t i) {
-      qkv_gradient[token * layout.width() + column + i] = narrow<T>(result[i] * layout.scale());
+      qkv_gradient[own.token * layout.width() + own.head * size + i] = narrow<T>(result[i] * layout.scale());
     });
   }
 };

@@ -252,7 +252,7 @@ class ChakraTasks {
     const std::int32_t repeat = std::max(1, own(end, ChakraKey::repeat, 1, Messages::max_repeat));
     const auto size = node(end).number(is_host_copy(task.op) ? ChakraKey::tensor_size : ChakraKey::comm_size).value_or(0);
     const std::int64_t parts =
-        task.op == Op::all_gather ? static_cast<std::int64_t>(joined.ends.size()) : 1;  // here the size is that of a part
+        gathers(task.op) ? static_cast<std::int64_t>(joined.ends.size()) : 1;  // here the size is that of a part
     const std::int64_t whole = is_compute(task.op) ? 0 : saturating_multiply(size, parts);
     const std::int64_t bytes = node(end).number(ChakraKey::bytes).value_or(whole);
     if (bytes < 0 || bytes > std::int64_t{1} << 50) throw fail(end, concat("its ", bytes, " bytes are not from 0 to 1 PiB"));

@@ -29,7 +29,7 @@ inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///
 
 /// Whether a task of this kind may name parameters: a communication those it carries, a backward
 /// those whose gradient it leaves.
-constexpr bool has_split(Op op) { return !is_local(op) || op == Op::backward || op == Op::backward_weight; }
+constexpr bool has_split(Op op) { return !is_local(op) || leaves_gradients(op); }
 
 /// The lane of a task by default: computation on the first, communication on the second if there is
 /// one.

@@ -292,7 +292,7 @@ class ScheduleJsonReader {
       task.microbatch = microbatch->id(static_cast<std::size_t>(workload_->microbatches()), "microbatch");
     }
     if (const auto split = value.find("split")) {
-      const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
+      const bool each = has_own_parts(task.op);
       const std::size_t group = each ? index(task.group) : 0;
       task.split = parameters_.read_split(*split, each ? group_begin_[group + 1] - group_begin_[group] : 1);
     }

@@ -11,10 +11,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Whether a computation may copy: all but updates.
-constexpr bool may_copy(Op op) { return is_work(op) && op != Op::update; }
-
-/// Sets the bytes of computations to what they read and write in copies, on the stream that
+/// Sets the bytes of computations, but updates, to what they read and write in copies, on the stream that
 /// computes. The first that reads gathered weights copies them into each parameter (2 weights a
 /// parameter: split_with_sizes_copy). A gradient is made in the weights' format, and copied into
 /// what is scattered in the gradients' (chunk_cat); where several add to it, it is first cast, then
@@ -36,18 +33,18 @@ inline void count_gathered_copies(Schedule::Parts& parts, const ParameterBytes& 
   };
   for (std::size_t t = 0; t < parts.tasks.size(); ++t) {
     Task& task = parts.tasks[t];
-    if (may_copy(task.op)) task.bytes = {};
+    if (is_stage_work(task.op)) task.bytes = {};
     for (const Use& use : parts.uses[t]) {
       const Buffer& buffer = parts.buffers[index(use.buffer)];
       if (buffer.persistent) continue;
       Copied& found = copied[index(use.buffer)];
       if (buffer.content.kind() == ContentKind::weights) {
-        if (task.op == Op::all_gather && use.access != Access::read) found.gathered = true;
-        if (!may_copy(task.op) || !found.gathered) continue;
+        if (gathers(task.op) && use.access != Access::read) found.gathered = true;
+        if (!is_stage_work(task.op) || !found.gathered) continue;
         add(id<TaskId>(t), buffer, 2, 1);
         found.gathered = false;
       } else if (buffer.content.kind() == ContentKind::gradients) {
-        if (may_copy(task.op) && found.last != id<TaskId>(t) && use.access != Access::read) {
+        if (is_stage_work(task.op) && found.last != id<TaskId>(t) && use.access != Access::read) {
           if (use.access == Access::write) found.additions = 0;
           add(id<TaskId>(t), buffer, sizes.weight + (found.additions > 0 ? 2 : 1) * sizes.gradient, sizes.gradient);
           ++found.additions;

@@ -146,7 +146,7 @@ class WeightFlows {
       uses.push_back(op == Op::backward_input ? writes(stash) : reads(stash));
     }
     Task task = detail::compute(op, rank, chunk, microbatch, step);
-    if (op == Op::backward || op == Op::backward_weight) {
+    if (leaves_gradients(op)) {
       uses.push_back(gradient);
       if (builder_.buffers()[index(gradient.buffer)].content.is_slot()) task.split = splits_[static_cast<std::size_t>(chunk)];
       edge_->backward(rank, work, uses);

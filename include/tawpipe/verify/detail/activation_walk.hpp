@@ -21,9 +21,15 @@ constexpr bool writes_activations(const Passes& passes, ContentKind kind) {
       return passes.forward;
     case ContentKind::stash:
       return passes.backward_input && !passes.backward_weight;
-    default:
-      return false;
+    case ContentKind::weights:
+    case ContentKind::gradients:
+    case ContentKind::optimizer_state:
+    case ContentKind::tokens:
+    case ContentKind::scalar:
+    case ContentKind::workspace:
+      break;
   }
+  return false;
 }
 
 class ActivationWalk {

@@ -48,7 +48,7 @@ class MessageWalk {
     for (const Use& use : schedule_.uses(t)) {
       if (walk_.kind(use.buffer) != kind) return holds_other(t, use);
     }
-    const bool both_ways = traits(task.op).pattern == Pattern::both_ways || is_all_pairs(task.op);
+    const bool both_ways = goes_both_ways(task.op) || is_all_pairs(task.op);
     if (both_ways || (is_sum(task.op) && kind != ContentKind::gradients)) {
       return unfit(t, task.rank, concat(" carries ", name(task.payload)),
                    "only gradients are summed, and only activations go both ways or from all to all");
@@ -243,7 +243,7 @@ class MessageWalk {
   void check_source(TaskId t, const Use& use, Rank rank, const Activation& held) {
     const Task& task = schedule_.task(t);
     if (held.made == Made::nothing) return walk_.unwritten(t, use);
-    const bool returned = task.op == Op::exchange && rank == task.peer;  // the reverse direction has no labels of its own
+    const bool returned = goes_both_ways(task.op) && rank == task.peer;  // the reverse direction has no labels of its own
     const bool output = held.made == Made::forward_output || held.made == Made::backward_output;
     const Made wanted = task.payload == Payload::activations ? Made::forward_output : Made::backward_output;
     bool labelled = held.made == Made::unknown || (returned ? output : held.made == wanted);
