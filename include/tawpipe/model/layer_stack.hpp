@@ -80,6 +80,14 @@ struct LayerStack {
   /// @pre also 0 <= recomputed <= count
   StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head, std::int32_t recomputed) const;
 
+  /// The same for a microbatch of so many times the sequences: sizes and operations are multiplied,
+  /// parameters are not. Of kernels the batches and bytes are.
+  /// @pre sequences >= 1  @throws InputError  as check(), or if a size gets too large.
+  LayerStack times(std::int64_t sequences) const;
+
+  /// Whether each part with operations has its kernels.
+  bool has_kernels() const;
+
   /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64
   /// bits over all layers, or if layers send nothing to the next.
   void check() const;
@@ -120,6 +128,37 @@ TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t coun
   if (with_embedding) add(work, embedding, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : embedding.stash);
   if (with_head) add(work, head, 1, head.stash);
   return work;
+}
+
+TAWPIPE_INLINE LayerStack LayerStack::times(std::int64_t sequences) const {
+  check();
+  LayerStack more = *this;
+  const auto multiply = [&](Bytes& size) {
+    if (size.value() > max_size / sequences)
+      fail(concat("for ", sequences, " sequences a size of ", size.value(), " bytes exceeds ", max_size));
+    size = size * sequences;
+  };
+  multiply(more.keys);
+  for (StageWork* part : {&more.embedding, &more.layer, &more.kept_layer, &more.head}) {
+    for (Bytes* size : {&part->saved, &part->stash, &part->boundary, &part->forward_workspace, &part->backward_workspace,
+                        &part->forward_traffic, &part->backward_traffic}) {
+      multiply(*size);
+    }
+    for (Flops* work : {&part->forward, &part->recompute, &part->backward_input, &part->backward_weight})
+      *work = *work * static_cast<double>(sequences);
+    for (Kernel& kernel : part->kernels) {
+      kernel.batch *= sequences;
+      kernel.bytes *= static_cast<double>(sequences);
+    }
+  }
+  return more;
+}
+
+TAWPIPE_INLINE bool LayerStack::has_kernels() const {
+  const auto known = [](const StageWork& part) {
+    return !part.kernels.empty() || (part.forward + part.recompute + part.backward_input + part.backward_weight).value() == 0;
+  };
+  return known(embedding) && known(layer) && known(kept_layer) && known(head);
 }
 
 TAWPIPE_INLINE void LayerStack::check() const {

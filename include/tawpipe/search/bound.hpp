@@ -216,9 +216,10 @@ inline double device_bandwidth(const NodeType& type, std::size_t device, bool le
 /// whatever the layout, the microbatches and the memory. Recomputation is not included: one
 /// sequence at a time can be spread over all devices, so memory that holds the model's states never
 /// requires it.
-/// @throws InputError  without a model and a global batch, or for given or measured times.
+/// @throws InputError  without a transformer and a global batch, or for given or measured times.
 /// Complexity: O(devices), and with a fabric O(nodes^2).
 inline TrainingBound training_bound(const Problem& problem) {
+  if (problem.stack) throw InputError("a bound is of a transformer, whose layers any number of devices can share");
   if (!problem.model || problem.sequence < 1) throw InputError("a bound needs a model, a sequence length and a global batch");
   const Cluster& cluster = problem.cluster;
   const Transformer& model = *problem.model;

@@ -16,7 +16,8 @@ namespace tawpipe::inline v0 {
 /// least memory.
 /// @throws InputError  for an unknown schedule or option, or an impossible size.
 /// Complexity: that of a plan of at most 24 million tasks; if nothing is open, of one prediction
-/// for each microbatch size.
+/// for each microbatch size; for Problem::stack and costs that no plan knows, of one for each size
+/// of each variant.
 TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry);
 
 /// The problem with all choices for `choice` filled in.
@@ -25,7 +26,7 @@ inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
   problem.recomputes.clear();
   problem.recompute = chosen.recompute;
   if (problem.model && chosen.recompute_layers > 0) problem.model->recompute_layers = chosen.recompute_layers;
-  if (problem.model) problem.microbatch_sizes = {chosen.summary.microbatch_size};
+  if (problem.has_model()) problem.microbatch_sizes = {chosen.summary.microbatch_size};
   return problem;
 }
 
@@ -103,6 +104,7 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
 }  // namespace detail
 
 TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+  if (problem.stack) problem.check();
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
       problem.recomputes.empty() ? std::vector<Recompute>{problem.recompute} : problem.recomputes;

@@ -15,7 +15,8 @@ namespace tawpipe::inline v0 {
 /// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
 /// stopped.
 /// @param goes_on   called between rounds; false ends the search with the best so far, or soon after with the first
-/// @throws InputError  for an invalid problem, or an unknown schedule or option.
+/// @throws InputError  for an invalid problem, one of Problem::stack, or an unknown schedule or
+/// option.
 /// Complexity: by request.budget.
 ///
 /// Example:
@@ -40,6 +41,10 @@ namespace tawpipe::inline v0 {
 
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on) {
   const Problem& problem = request.problem;
+  if (problem.stack) {
+    throw InputError(
+        "a plan is of layouts that share a transformer's layers; choose() and predict() find the best for any model on a mesh");
+  }
   if (!problem.model || problem.global_batch < 1 || problem.sequence < 1) {
     throw InputError("a plan needs a model, a sequence length and a global batch");
   }

@@ -196,7 +196,7 @@ TAWPIPE_INLINE Predictor::Predictor(const Problem& problem, const Registry& regi
   problem.check();
   for (const std::int64_t size : problem.candidate_sizes()) {
     works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
-    if (!problem.model || !problem.stage_cut.balanced) continue;
+    if (!problem.has_model() || !problem.stage_cut.balanced) continue;
     const StageCut cut = detail::balanced_cut(problem, works_.back().replica);
     works_.back().whole.cut_by(cut);
     works_.back().replica.cut_by(cut);
@@ -204,7 +204,7 @@ TAWPIPE_INLINE Predictor::Predictor(const Problem& problem, const Registry& regi
   if (!mesh_.is_plain()) nodes_ = mesh_.pipeline_nodes(nodes_);
   if (std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost))
     speeds_ = detail::speeds_of(problem.cluster, mesh_);
-  if (problem.model) memory_ = usable_part(detail::smallest_memory(problem.cluster), problem.usable_memory);
+  if (problem.has_model()) memory_ = usable_part(detail::smallest_memory(problem.cluster), problem.usable_memory);
 }
 
 TAWPIPE_INLINE Prediction Predictor::best() const {

@@ -50,7 +50,13 @@ struct ScheduleChoice {
 /// One training iteration on a cluster, and the choices for it.
 struct Problem {
   Cluster cluster;
-  std::optional<Transformer> model = std::nullopt;  ///< none: equal stages; needs `microbatches` and a FixedCost
+  std::optional<Transformer> model = std::nullopt;  ///< none: `stack`, or equal stages, with `microbatches` and a FixedCost
+  /// Instead of `model`: one of another architecture, its parts for one sequence; a microbatch of n
+  /// takes n times that (LayerStack::times). It runs on meshes that share no layers, under any cost
+  /// but kernels it does not have; its parts state what is computed again, whatever `recompute`
+  /// says. Not a variant with `model`: layouts, bounds and frameworks need sizes that only a
+  /// Transformer has.
+  std::optional<LayerStack> stack = std::nullopt;
   std::int64_t sequence = 0;                        ///< tokens
   std::int64_t global_batch = 0;                    ///< sequences; with microbatches == 0
   std::int64_t microbatches = 0;                    ///< instead of the global batch
@@ -80,6 +86,9 @@ struct Problem {
   double max_tasks = 1 << 24;
   Fold fold = Fold::automatic;
 
+  /// Whether the stages are those of a model, of either kind.
+  bool has_model() const { return model || stack; }
+
   /// The work of all devices with `size` sequences a microbatch.
   Workload workload(std::int64_t size) const { return workload(size, 1); }
 
@@ -92,9 +101,9 @@ struct Problem {
                               " data-parallel replicas; choose a multiple of ", replicas));
     }
     const int devices = cluster.ranks() / mesh.copies();
-    if (!model) return Workload::abstract(devices, count / replicas);
-    Workload work{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
-                  recompute};
+    if (!has_model()) return Workload::abstract(devices, count / replicas);
+    const Batch batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size};
+    Workload work = model ? Workload{*model, batch, recompute} : Workload{stack->times(size), batch, recompute_of_stack()};
     work.over_devices(devices).parameter_bytes(parameter_bytes).cut_by(stage_cut);
     return work;
   }
@@ -103,7 +112,7 @@ struct Problem {
   /// replicas the same number.
   std::vector<std::int64_t> candidate_sizes() const {
     if (!microbatch_sizes.empty()) return microbatch_sizes;
-    if (microbatches > 0 || !model) return {1};
+    if (microbatches > 0 || !has_model()) return {1};
     std::vector<std::int64_t> sizes;
     // The limit on tokens in a microbatch: beyond it no device holds even its logits; Batch refuses
     // it.
@@ -118,10 +127,11 @@ struct Problem {
   void check() const {
     noise.check();
     mesh.over(cluster.ranks());
-    if (model && global_batch < 1 && microbatches < 1)
+    if (stack) check_stack();
+    if (has_model() && global_batch < 1 && microbatches < 1)
       throw InputError("the problem has neither a global batch nor microbatches");
     const std::int64_t size = candidate_sizes().front();
-    if (model && microbatches > Batch::max_global_batch / std::max<std::int64_t>(1, size)) {
+    if (has_model() && microbatches > Batch::max_global_batch / std::max<std::int64_t>(1, size)) {
       throw InputError(concat(microbatches, " microbatches of ", size, " sequences are too many; the most is ",
                               Batch::max_global_batch, " sequences"));
     }
@@ -129,8 +139,23 @@ struct Problem {
   }
 
  private:
+  Recompute recompute_of_stack() const { return stack->layer.recompute.value() > 0 ? Recompute::full : Recompute::none; }
+
+  void check_stack() const {
+    const auto fail = [&](const auto&... why) { throw InputError(concat("model ", quote(stack->name), ": ", why...)); };
+    if (model) fail("the problem has a transformer too, ", quote(model->name), "; give one of the two");
+    if (mesh.shared() > 1) {
+      fail(
+          "ranks of tensor, context and expert parallelism share the layers of a transformer only; spread its layers over a "
+          "schedule's ranks and its batch over replicas");
+    }
+    if (!recomputes.empty()) fail("its parts state what is computed again; leave the kinds of recomputation empty");
+    if (std::holds_alternative<KernelCost>(cost) && !stack->has_kernels())
+      fail("times of kernels need their shapes, and its parts have none; a roofline, given or measured times need none");
+  }
+
   std::int64_t microbatches_of(std::int64_t size) const {
-    return microbatches > 0 || !model ? microbatches : Batch{sequence, size, global_batch}.microbatches();
+    return microbatches > 0 || !has_model() ? microbatches : Batch{sequence, size, global_batch}.microbatches();
   }
 };
 

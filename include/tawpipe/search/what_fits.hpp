@@ -13,7 +13,7 @@ namespace tawpipe::inline v0 {
 /// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
 /// parallelism, then data parallelism, and last optimizer states and activations in host memory. On
 /// each mesh as few as needed of: full recomputation, states shared out further, microbatches of one
-/// sequence, a loss in chunks. None without a model, or if none of these fits. Complexity: that of
+/// sequence, a loss in chunks. None without a transformer, or if none of these fits. Complexity: that of
 /// about six predictions for each schedule and mesh, of which there are about three and twice the
 /// logarithm of the devices; most are dropped by bounds if a schedule's options are open.
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry);
@@ -37,6 +37,7 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   const DeviceGroups nodes = problem.cluster.groups_by_node();
   for (int n = 0; n < nodes.count(); ++n) node = std::min(node, nodes.size(n));
   std::vector<Mesh> meshes{problem.mesh};
+  if (problem.stack) return meshes;  // no ranks share its layers
   for (Mesh mesh = problem.mesh; mesh.tensor * 2 <= node && problem.model->heads % (mesh.tensor * 2) == 0;) {
     mesh.tensor *= 2;
     meshes.push_back(mesh);
