@@ -82,16 +82,14 @@ struct Product {
 
 /// One stage of the model with all its memory.
 struct Stage {
-  Stage(const Case& of, Recompute recompute, bool head)
+  Stage(const Case& of, Recompute recompute, bool with_head)
       : tokens{of.batch.tokens()},
-        work{tawpipe::transformer_work(of.model, of.batch, recompute, 0, head ? 0 : 1, false, head)},
+        work{tawpipe::transformer_work(of.model, of.batch, recompute, 0, with_head ? 0 : 1, false, with_head)},
         llama{of.model, of.batch, recompute},
         layer{numbers(of.model.layer_parameters())},
-        norm(static_cast<std::size_t>(of.model.hidden), 1.0F),
-        output{numbers(of.model.embedding_parameters())},
+        head{numbers(of.model.head_parameters())},
         layer_gradient(layer.size()),
-        norm_gradient(norm.size()),
-        output_gradient(output.size()),
+        head_gradient(head.size()),
         activation{numbers(tokens * of.model.hidden)},
         result(activation.size()),
         gradient(activation.size()),
@@ -101,19 +99,18 @@ struct Stage {
     // Small weights: an attention that is neither flat nor a single one.
     for (float& w : layer) w *= 0.05F;
     std::fill(layer.end() - 2 * of.model.hidden, layer.end(), 1.0F);
+    std::fill(head.begin(), head.begin() + of.model.hidden, 1.0F);
   }
   template <class Byte, class Numbers>
-  static tawpipe::StageParameters<Byte> pointers(Numbers& layer, Numbers& norm, Numbers& output) {
-    return {.layers = reinterpret_cast<Byte*>(layer.data()),
-            .final_norm = reinterpret_cast<Byte*>(norm.data()),
-            .output = reinterpret_cast<Byte*>(output.data())};
+  static tawpipe::StageParameters<Byte> pointers(Numbers& layer, Numbers& head) {
+    return {.layers = reinterpret_cast<Byte*>(layer.data()), .last_edge = reinterpret_cast<Byte*>(head.data())};
   }
   void forward() {
     tawpipe::ForwardArgs args;
     args.stage = &work;
-    args.weights = pointers<const std::byte>(layer, norm, output);
+    args.weights = pointers<const std::byte>(layer, head);
     args.input = std::as_bytes(std::span{activation});
-    if (!work.head) args.output = std::as_writable_bytes(std::span{result});
+    if (!work.last_edge) args.output = std::as_writable_bytes(std::span{result});
     args.saved = saved;
     args.workspace = workspace;
     args.targets = targets;
@@ -123,9 +120,9 @@ struct Stage {
   void backward() {
     tawpipe::BackwardArgs args;
     args.stage = &work;
-    args.weights = pointers<const std::byte>(layer, norm, output);
-    args.gradients = pointers<std::byte>(layer_gradient, norm_gradient, output_gradient);
-    if (!work.head) args.output_gradient = std::as_bytes(std::span{activation});
+    args.weights = pointers<const std::byte>(layer, head);
+    args.gradients = pointers<std::byte>(layer_gradient, head_gradient);
+    if (!work.last_edge) args.output_gradient = std::as_bytes(std::span{activation});
     args.input_gradient = std::as_writable_bytes(std::span{gradient});
     args.saved = saved;
     args.workspace = workspace;
@@ -135,7 +132,7 @@ struct Stage {
   std::int64_t tokens;
   StageWork work;
   tawpipe::layers::host::Llama<float> llama;
-  std::vector<float> layer, norm, output, layer_gradient, norm_gradient, output_gradient, activation, result, gradient;
+  std::vector<float> layer, head, layer_gradient, head_gradient, activation, result, gradient;
   std::vector<std::byte> saved, workspace;
   std::vector<std::int32_t> targets;
   double loss = 0;

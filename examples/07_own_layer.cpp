@@ -58,24 +58,24 @@ class Perceptrons {
   static LayerStack model() {
     const Bytes activation{tokens * sizeof(Row)};
     LayerStack model{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64};
-    model.embedding = {.parameters = symbols * width, .stash = activation};
+    model.first_edge = {.parameters = symbols * width, .stash = activation};
     model.layer = {.parameters = 2 * inner * width, .saved = activation, .stash = activation, .boundary = activation};
     model.layer.forward = model.layer.backward_input = model.layer.backward_weight = Flops{4.0 * tokens * inner * width};
-    model.head = {.parameters = symbols * width, .saved = activation};
+    model.last_edge = {.parameters = symbols * width, .saved = activation};
     return model;
   }
 
   void forward(const ForwardArgs& args) {
     std::array<Row, tokens> x;
     for (std::size_t t = 0; t < tokens; ++t) {
-      x[t] = args.stage->embedding ? rows(args.weights.embedding)[args.tokens[t]] : rows(args.input.data())[t];
+      x[t] = args.stage->first_edge ? rows(args.weights.first_edge)[args.tokens[t]] : rows(args.input.data())[t];
     }
     Row* saved = rows(args.saved.data());
     for (int l = 0; l < args.stage->layers; ++l) {
       saved = std::copy(x.begin(), x.end(), saved);
       for (Row& row : x) multiply(v(args.weights.layers, l), activations(args.weights, l, row).data(), row.data(), width);
     }
-    if (!args.stage->head) {
+    if (!args.stage->last_edge) {
       std::copy(x.begin(), x.end(), rows(args.output.data()));
       return;
     }
@@ -94,8 +94,8 @@ class Perceptrons {
     const int layers = args.stage->layers;
     for (std::size_t t = 0; t < tokens; ++t) {
       Row dy{};
-      if (args.stage->head) {
-        multiply_transposed(numbers(args.weights.output), slopes(args, t).data(), dy.data(), symbols);
+      if (args.stage->last_edge) {
+        multiply_transposed(numbers(args.weights.last_edge), slopes(args, t).data(), dy.data(), symbols);
       } else {
         dy = rows(args.output_gradient.data())[t];
       }
@@ -104,7 +104,7 @@ class Perceptrons {
         const Row& x = saved(args, l - 1)[t];
         multiply_transposed(u(args.weights.layers, l - 1), inner_slopes(args, l - 1, x, dy).data(), dy.data(), inner);
       }
-      (args.stage->embedding ? kept(args, 0) : rows(args.input_gradient.data()))[t] = dy;
+      (args.stage->first_edge ? kept(args, 0) : rows(args.input_gradient.data()))[t] = dy;
     }
   }
 
@@ -118,11 +118,11 @@ class Perceptrons {
         add_product(v(args.gradients.layers, l), dy.data(), activations(args.weights, l, x).data(), width);
         add_product(u(args.gradients.layers, l), inner_slopes(args, l, x, dy).data(), x.data(), inner);
       }
-      if (args.stage->head) {
-        add_product(numbers(args.gradients.output), slopes(args, t).data(), saved(args, layers)[t].data(), symbols);
+      if (args.stage->last_edge) {
+        add_product(numbers(args.gradients.last_edge), slopes(args, t).data(), saved(args, layers)[t].data(), symbols);
       }
-      if (args.stage->embedding) {
-        for (int j = 0; j < width; ++j) rows(args.gradients.embedding)[args.tokens[t]][j] += kept(args, 0)[t][j];
+      if (args.stage->first_edge) {
+        for (int j = 0; j < width; ++j) rows(args.gradients.first_edge)[args.tokens[t]][j] += kept(args, 0)[t][j];
       }
     }
   }
@@ -152,7 +152,7 @@ class Perceptrons {
   }
   static std::array<double, symbols> probabilities(const StageParameters<const std::byte>& weights, const Row& x) {
     std::array<double, symbols> p{};
-    multiply(numbers(weights.output), x.data(), p.data(), symbols);
+    multiply(numbers(weights.last_edge), x.data(), p.data(), symbols);
     double sum = 0;
     for (double& one : p) sum += one = std::exp(one);
     for (double& one : p) one /= sum;

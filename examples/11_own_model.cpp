@@ -16,7 +16,7 @@ tawpipe::LayerStack recurrences(std::int64_t tokens) {
   const tawpipe::Bytes boundary{2 * tokens * width};
 
   tawpipe::LayerStack model{.name = "recurrences", .layers = 32};
-  model.embedding = {.parameters = symbols * width, .stash = boundary, .backward_traffic = boundary * 2};
+  model.first_edge = {.parameters = symbols * width, .stash = boundary, .backward_traffic = boundary * 2};
   model.layer = {.parameters = 3 * width * inner,
                  .saved = tawpipe::Bytes{2 * tokens * (width + 3 * inner)},
                  .stash = tawpipe::Bytes{2 * tokens * (width + 2 * inner)},
@@ -26,11 +26,13 @@ tawpipe::LayerStack recurrences(std::int64_t tokens) {
                  .backward_weight = products(3 * width * inner),
                  .forward_traffic = tawpipe::Bytes{2 * tokens * 4 * inner},
                  .backward_traffic = tawpipe::Bytes{2 * tokens * 8 * inner}};
-  model.head = {.parameters = symbols * width,
-                .saved = tawpipe::Bytes{4 * tokens * symbols},
-                .forward = products(symbols * width),
-                .backward_input = products(symbols * width),
-                .backward_weight = products(symbols * width)};
+  model.last_edge = {.parameters = symbols * width,
+                     .saved = tawpipe::Bytes{4 * tokens * symbols},
+                     .forward = products(symbols * width),
+                     .backward_input = products(symbols * width),
+                     .backward_weight = products(symbols * width)};
+  model.names = {
+      .first_edge = {{"symbols in", symbols * width}}, .layer = "recurrence", .last_edge = {{"symbols out", symbols * width}}};
   return model;
 }
 

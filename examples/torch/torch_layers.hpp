@@ -118,12 +118,12 @@ inline tawpipe::LayerStack layer_stack(const Model& model) {
     return work;
   };
   tawpipe::LayerStack stack{.name = model.name, .layers = model.layers, .dtype = detail::dtype_of(model.dtype)};
-  stack.embedding = part_of(embedding);
+  stack.first_edge = part_of(embedding);
   stack.layer = part_of(layer);
   stack.layer.saved = stack.layer.boundary = activation;
-  stack.head = part_of(head);
-  stack.head.saved = activation;
-  stack.head.stash = {};
+  stack.last_edge = part_of(head);
+  stack.last_edge.saved = activation;
+  stack.last_edge.stash = {};
   return stack;
 }
 
@@ -171,18 +171,18 @@ class TorchLayers {
   void forward(const tawpipe::ForwardArgs& args) {
     [[maybe_unused]] const auto guard = on_stream();
     const torch::NoGradGuard no_gradients;
-    torch::Tensor x = args.stage->embedding ? call(embedding_, args.weights.embedding, ids(args.tokens), "embedding")
-                                            : activation(args.input, "input");
+    torch::Tensor x = args.stage->first_edge ? call(embedding_, args.weights.first_edge, ids(args.tokens), "embedding")
+                                             : activation(args.input, "input");
     for (int l = 0; l < args.stage->layers; ++l) {
       kept(args.saved, l).copy_(x);
       x = call(layer_, args.weights.layers + at(l), x, "layer");
     }
-    if (!args.stage->head) {
+    if (!args.stage->last_edge) {
       activation(args.output, "output").copy_(x);
       return;
     }
     kept(args.saved, args.stage->layers).copy_(x);
-    torch::from_blob(args.loss, {}, options(torch::kFloat64)).copy_(loss(args.weights.output, x, args.targets));
+    torch::from_blob(args.loss, {}, options(torch::kFloat64)).copy_(loss(args.weights.last_edge, x, args.targets));
   }
 
   void backward(const tawpipe::BackwardArgs& args) { differentiate(args, true, true); }
@@ -266,10 +266,10 @@ class TorchLayers {
     const int layers = args.stage->layers;
     const bool apart = input != weights;  // one half of a backward in two
     torch::Tensor dy;
-    if (args.stage->head) {
+    if (args.stage->last_edge) {
       const torch::Tensor x = leaf(layers);
-      const torch::Tensor y = loss(args.weights.output, x, args.targets) * args.scale;
-      dy = gradient(head_, y, torch::ones_like(y), x, input, weights ? args.gradients.output : nullptr);
+      const torch::Tensor y = loss(args.weights.last_edge, x, args.targets) * args.scale;
+      dy = gradient(head_, y, torch::ones_like(y), x, input, weights ? args.gradients.last_edge : nullptr);
     } else if (input) {
       dy = activation(args.output_gradient, "output gradient");
     }
@@ -280,15 +280,15 @@ class TorchLayers {
       const torch::Tensor y = call(layer_, args.weights.layers + at(l), x, "layer");
       dy = gradient(layer_, y, dy, x, input, weights ? args.gradients.layers + at(l) : nullptr);
     }
-    if (!args.stage->embedding) {
+    if (!args.stage->first_edge) {
       if (input) activation(args.input_gradient, "input gradient").copy_(dy);
       return;
     }
     if (apart && input) kept(args.stash, layers).copy_(dy);
     if (!weights) return;
     if (apart) dy = kept(args.stash, layers);
-    const torch::Tensor y = call(embedding_, args.weights.embedding, ids(args.tokens), "embedding");
-    gradient(embedding_, y, dy, {}, false, args.gradients.embedding);
+    const torch::Tensor y = call(embedding_, args.weights.first_edge, ids(args.tokens), "embedding");
+    gradient(embedding_, y, dy, {}, false, args.gradients.first_edge);
   }
 
   Model model_;

@@ -86,8 +86,8 @@ Result first_step(Recompute recompute, bool split, bool captured, int loss_chunk
   const auto places = [&](auto* at) {
     using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(at)>>, const std::byte, std::byte>;
     const auto place = [&](std::int64_t begin) { return reinterpret_cast<Byte*>(at + begin); };
-    return tawpipe::StageParameters<Byte>{place(order.layers(0, model.layers).begin), place(order.embedding().begin),
-                                          place(order.final_norm().begin), place(order.output().begin)};
+    return tawpipe::StageParameters<Byte>{place(order.layers(0, model.layers).begin), place(order.first_edge().begin),
+                                          place(order.last_edge().begin)};
   };
   const auto all_tokens = tensor<std::int32_t>("data", "tokens");
   const auto all_targets = tensor<std::int32_t>("data", "targets");

@@ -43,9 +43,9 @@ int main() {
   using namespace tawpipe;
   std::signal(SIGTERM, on_terminate);
   LayerStack model{.name = "nothing", .layers = 4, .dtype = Dtype::f64};
-  model.embedding = {.parameters = 8, .stash = Bytes{64}};
+  model.first_edge = {.parameters = 8, .stash = Bytes{64}};
   model.layer = {.parameters = 8, .saved = Bytes{64}, .stash = Bytes{64}, .boundary = Bytes{64}};
-  model.head = {.parameters = 8, .saved = Bytes{64}};
+  model.last_edge = {.parameters = 8, .saved = Bytes{64}};
   const Batch batch{.sequence = 2, .global_batch = 4};
   const Schedule schedule = shipped_schedules().build(
       "tawpipe", {.workload = Workload{model, batch, Recompute::none}, .nodes = DeviceGroups{{2}}, .options = {}});

@@ -175,8 +175,8 @@ class BruteContents : private BruteState {
     };
     if (!edges_alone && work.parameters > 0) add_all(s);
     if (work.edge_parameters == 0 || (layout_.edge_copies && !edges_alone)) return;
-    if (work.embedding) add_all(embedding_gradient);
-    if (work.head) add_all(head_gradient);
+    if (work.first_edge) add_all(embedding_gradient);
+    if (work.last_edge) add_all(head_gradient);
   }
 
   // ---- transfers ----------------------------------------------------------------------------------------------------
@@ -344,13 +344,13 @@ class BruteContents : private BruteState {
       const bool covered = s == i || (s < 0 && layout_.sharded && !layout_.owned(i));
       const bool edges = layout_.edge_copies ? s < 0 : covered;
       if (covered && layout_.stage(i).parameters > 0) wanted.insert(i);
-      if (edges && layout_.stage(i).edge_parameters > 0 && layout_.stage(i).embedding) wanted.insert(embedding_gradient);
-      if (edges && layout_.stage(i).edge_parameters > 0 && layout_.stage(i).head) wanted.insert(head_gradient);
+      if (edges && layout_.stage(i).edge_parameters > 0 && layout_.stage(i).first_edge) wanted.insert(embedding_gradient);
+      if (edges && layout_.stage(i).edge_parameters > 0 && layout_.stage(i).last_edge) wanted.insert(head_gradient);
       all += (covered ? layout_.parameters(i) : 0) + (edges && layout_.edge_copies ? layout_.stage(i).edge_parameters : 0);
     }
     // A tied matrix has two gradients. Two copies on different ranks need both; on one rank it is
     // one matrix.
-    const std::int64_t matrix = layout_.tied ? schedule_.workload().model().embedding_parameters() / map_.tensor : 0;
+    const std::int64_t matrix = layout_.tied ? schedule_.workload().model().first_edge.parameters / map_.tensor : 0;
     if (wanted.contains(embedding_gradient) && wanted.contains(head_gradient)) all -= matrix;  // held once
     const bool has_edge = wanted.contains(embedding_gradient) || wanted.contains(head_gradient);
     if (layout_.tied && has_edge && (layout_.lent || !layout_.on_one_rank())) wanted.insert({embedding_gradient, head_gradient});

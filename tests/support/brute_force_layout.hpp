@@ -151,8 +151,8 @@ class BruteLayout {
     }
     for (int s = 0; s < stages; ++s) {
       if (stage(s).parameters > 0 && owned_[static_cast<std::size_t>(s)] == 0) sharded = true;
-      if (stage(s).embedding) embedding = s;
-      if (stage(s).head) head = s;
+      if (stage(s).first_edge) embedding = s;
+      if (stage(s).last_edge) head = s;
     }
     edge_copies = of_no_stage && !sharded;
     tied = !schedule_.workload().is_abstract() && schedule_.workload().model().tied && embedding != head;

@@ -39,10 +39,10 @@ inline bool wrong_stage_table(Draft& draft, Mersenne& random) {
       stage.layers += below(random, 2) == 0 || stage.layers == 0 ? 1 : -1;
       return true;
     case 2:
-      stage.embedding = !stage.embedding;
+      stage.first_edge = !stage.first_edge;
       return true;
     default:
-      stage.head = !stage.head;
+      stage.last_edge = !stage.last_edge;
       return true;
   }
 }

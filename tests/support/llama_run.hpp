@@ -110,14 +110,14 @@ class Runner {
       Guarded& to = options_.in_place ? activation : output;
       llama_.forward({.stage = &stage,
                       .weights = pointers<T, const std::byte>(stage, parameters),
-                      .input = stage.embedding ? std::span<const std::byte>{} : activation.bytes(),
-                      .output = stage.head ? std::span<std::byte>{} : to.bytes(),
+                      .input = stage.first_edge ? std::span<const std::byte>{} : activation.bytes(),
+                      .output = stage.last_edge ? std::span<std::byte>{} : to.bytes(),
                       .saved = saved.back().bytes(),
                       .workspace = workspace.bytes(),
                       .tokens = tokens,
                       .targets = targets,
-                      .loss = stage.head ? &result.loss : nullptr});
-      if (!stage.head) result.boundaries.push_back(to.template copy<T>());
+                      .loss = stage.last_edge ? &result.loss : nullptr});
+      if (!stage.last_edge) result.boundaries.push_back(to.template copy<T>());
       guards_hold({&saved.back(), &workspace, &output, &activation});
       if (!options_.in_place) activation = output;
     }
@@ -137,8 +137,8 @@ class Runner {
           .stage = &stage,
           .weights = pointers<T, const std::byte>(stage, parameters),
           .gradients = options_.split ? tawpipe::StageParameters<std::byte>{} : pointers<G, std::byte>(stage, gradients),
-          .output_gradient = stage.head ? std::span<const std::byte>{} : gradient.bytes(),
-          .input_gradient = stage.embedding ? std::span<std::byte>{} : to.bytes(),
+          .output_gradient = stage.last_edge ? std::span<const std::byte>{} : gradient.bytes(),
+          .input_gradient = stage.first_edge ? std::span<std::byte>{} : to.bytes(),
           .saved = saved[i].bytes(),
           .stash = stash[i].bytes(),
           .workspace = workspace.bytes(),
@@ -152,7 +152,7 @@ class Runner {
         llama_.backward(args);
       }
       guards_hold({&saved[i], &stash[i], &workspace, &gradient, &input_gradient, &gradients, &parameters});
-      if (!stage.embedding) {
+      if (!stage.first_edge) {
         result.boundary_gradients.push_back(to.template copy<T>());
         if (!options_.in_place) gradient = input_gradient;
       }
@@ -192,11 +192,8 @@ class Runner {
     };
     tawpipe::StageParameters<Byte> pointers;
     if (stage.layers > 0) pointers.layers = at(order_.layers_of(stage).front());
-    if (stage.embedding) pointers.embedding = at(order_.embedding());
-    if (stage.head) {
-      pointers.final_norm = at(order_.final_norm());
-      pointers.output = at(order_.output());
-    }
+    if (order_.uses_first_edge(stage)) pointers.first_edge = at(order_.first_edge());
+    if (stage.last_edge) pointers.last_edge = at(order_.last_edge());
     return pointers;
   }
   static void guards_hold(std::initializer_list<const Guarded*> memories) {

@@ -116,8 +116,8 @@ class SequentialRun {
         const ComputeFlow& compute = flow.compute(id<TaskId>(t));
         const LayerStack& model = schedule.workload().model();
         const StageWork& stage = schedule.stage(task.stage);
-        const std::int64_t sizes[stage_parts] = {stage.layers * model.layer_parameters(), model.embedding_parameters(),
-                                                 model.norm_parameters, model.embedding_parameters()};
+        const std::int64_t sizes[stage_parts] = {stage.layers * model.layer_parameters(), model.first_edge.parameters,
+                                                 model.last_edge.parameters};
         for (std::size_t i = 0; i < stage_parts; ++i) {
           run(compute.weights[i], sizes[i]);
           run(compute.gradients[i], sizes[i]);

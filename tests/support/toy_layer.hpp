@@ -21,15 +21,19 @@ template <class T>
 class ToyLayer {
  public:
   explicit ToyLayer(const tawpipe::Transformer& model)
-      : hidden_{static_cast<std::size_t>(model.hidden)}, layer_{static_cast<std::size_t>(model.layer_parameters())} {}
+      : hidden_{static_cast<std::size_t>(model.hidden)},
+        layer_{static_cast<std::size_t>(model.layer_parameters())},
+        tied_{model.tied} {}
   explicit ToyLayer(const tawpipe::LayerStack& model)
-      : hidden_{static_cast<std::size_t>(model.norm_parameters)}, layer_{static_cast<std::size_t>(model.layer_parameters())} {}
+      : hidden_{static_cast<std::size_t>(model.size("hidden"))},
+        layer_{static_cast<std::size_t>(model.layer_parameters())},
+        tied_{model.tied} {}
 
   void forward(const tawpipe::ForwardArgs& args) const {
     const std::size_t tokens = args.tokens.size();
     std::vector<T> x(tokens * hidden_);
-    if (args.stage->embedding) {
-      const T* embedding = numbers(args.weights.embedding);
+    if (args.stage->first_edge) {
+      const T* embedding = numbers(args.weights.first_edge);
       for (std::size_t t = 0; t < tokens; ++t) {
         for (std::size_t j = 0; j < hidden_; ++j) x[t * hidden_ + j] = embedding[row(args.tokens[t]) + j];
       }
@@ -45,9 +49,9 @@ class ToyLayer {
         x[i] *= gain[i % hidden_];
       }
     }
-    if (args.stage->head) {
-      const T* norm = numbers(args.weights.final_norm);
-      const T* output = numbers(args.weights.output);
+    if (args.stage->last_edge) {
+      const T* norm = numbers(args.weights.last_edge);
+      const T* output = output_of(args.weights);
       double loss = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {
         *saved++ = x[i];
@@ -72,6 +76,11 @@ class ToyLayer {
       return reinterpret_cast<T*>(bytes);
     }
   }
+  /// After the norm; of a tied model the embedding.
+  template <class Byte>
+  auto output_of(const tawpipe::StageParameters<Byte>& of) const {
+    return tied_ ? numbers(of.first_edge) : numbers(of.last_edge) + hidden_;
+  }
   std::size_t row(std::int32_t token) const { return static_cast<std::size_t>(token) * hidden_; }
   std::vector<T> gains(const tawpipe::StageParameters<const std::byte>& weights, std::int32_t layer) const {
     const T* w = numbers(weights.layers) + static_cast<std::size_t>(layer) * layer_;
@@ -95,15 +104,15 @@ class ToyLayer {
       own.resize((layers + 1) * all);
       kept = own.data();
     } else {
-      kept = saved + (layers + (args.stage->head ? 1U : 0U)) * all;
+      kept = saved + (layers + (args.stage->last_edge ? 1U : 0U)) * all;
     }
     if (input) {
       T* last = kept + layers * all;
       for (std::size_t i = 0; i < all; ++i) {
         const std::size_t j = i % hidden_;
-        if (args.stage->head) {
-          last[i] = scale(args, tokens) * numbers(args.weights.final_norm)[j] *
-                    numbers(args.weights.output)[row(args.targets[i / hidden_]) + j];
+        if (args.stage->last_edge) {
+          last[i] = scale(args, tokens) * numbers(args.weights.last_edge)[j] *
+                    output_of(args.weights)[row(args.targets[i / hidden_]) + j];
         } else {
           last[i] = numbers(args.output_gradient.data())[i];
         }
@@ -112,7 +121,7 @@ class ToyLayer {
         const std::vector<T> gain = gains(args.weights, static_cast<std::int32_t>(l));
         for (std::size_t i = 0; i < all; ++i) kept[l * all + i] = kept[(l + 1) * all + i] * gain[i % hidden_];
       }
-      if (!args.stage->embedding) std::copy(kept, kept + all, numbers(args.input_gradient.data()));
+      if (!args.stage->first_edge) std::copy(kept, kept + all, numbers(args.input_gradient.data()));
     }
     if (!weight) return;
     for (std::size_t l = 0; l < layers; ++l) {
@@ -123,13 +132,13 @@ class ToyLayer {
     }
     for (std::size_t i = 0; i < all; ++i) {
       const std::size_t j = i % hidden_;
-      if (args.stage->head) {
+      if (args.stage->last_edge) {
         const T x = saved[layers * all + i];
         const std::size_t at = row(args.targets[i / hidden_]) + j;
-        numbers(args.gradients.final_norm)[j] += scale(args, tokens) * x * numbers(args.weights.output)[at];
-        numbers(args.gradients.output)[at] += scale(args, tokens) * x * numbers(args.weights.final_norm)[j];
+        numbers(args.gradients.last_edge)[j] += scale(args, tokens) * x * output_of(args.weights)[at];
+        output_of(args.gradients)[at] += scale(args, tokens) * x * numbers(args.weights.last_edge)[j];
       }
-      if (args.stage->embedding) numbers(args.gradients.embedding)[row(args.tokens[i / hidden_]) + j] += kept[i];
+      if (args.stage->first_edge) numbers(args.gradients.first_edge)[row(args.tokens[i / hidden_]) + j] += kept[i];
     }
   }
   static T scale(const tawpipe::BackwardArgs& args, std::size_t tokens) {
@@ -138,6 +147,7 @@ class ToyLayer {
 
   std::size_t hidden_;
   std::size_t layer_;
+  bool tied_;
 };
 
 /// w -= rate * gradient, and a count of steps in the first moment.

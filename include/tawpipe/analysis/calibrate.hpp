@@ -77,7 +77,7 @@ class Calibrator {
                    : !passes.backward_weight ? backward_input_
                    : !passes.backward_input  ? backward_weight_
                                              : backward_;
-    fit.add({static_cast<double>(stage.layers), stage.embedding ? 1.0 : 0.0, stage.head ? 1.0 : 0.0}, seconds_taken);
+    fit.add({static_cast<double>(stage.layers), stage.first_edge ? 1.0 : 0.0, stage.last_edge ? 1.0 : 0.0}, seconds_taken);
   }
 
   void finish_pass(Op op, PassFit& fit, std::optional<MeasuredPass>& pass) {

@@ -38,7 +38,7 @@ struct Summary {
   int ranks = 0;
   std::int64_t tasks = 0;
   std::int64_t stages = 0;
-  std::int64_t empty_stages = 0;  ///< of these, stages without layer, embedding or head: their ranks only forward
+  std::int64_t empty_stages = 0;  ///< of these, stages without layers or edges: their ranks only forward
   std::int64_t microbatches = 0;
   std::int64_t microbatch_size = 0;  ///< sequences; 0 without a model
   std::int64_t sequence = 0;         ///< tokens; 0 without a model
@@ -105,7 +105,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   for (const std::int64_t tasks : traffic.tasks) summary.tasks += tasks;
   summary.stages = static_cast<std::int64_t>(schedule.stages().size());
   for (const StageWork& stage : schedule.stages()) {
-    if (!workload.is_abstract() && stage.layers == 0 && !stage.embedding && !stage.head) ++summary.empty_stages;
+    if (!workload.is_abstract() && stage.layers == 0 && !stage.first_edge && !stage.last_edge) ++summary.empty_stages;
   }
   summary.microbatches = workload.microbatches();
   summary.makespan = timeline.makespan();

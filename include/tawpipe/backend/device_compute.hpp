@@ -48,8 +48,8 @@ struct DeviceUpdateArgs {
 ///   Its inputs may be written by work that is still queued before it in the stream, so pointers
 ///   may be kept but their data not inspected;
 /// - scratch memory beyond `workspace` is allocated by the constructor;
-/// - ids are in the vocabulary. `tokens` always has its size, and valid ids if the stage has the
-///   embedding; `targets` has valid ids if the stage has the head.
+/// - ids are below the model's LayerStack::token_ids. `tokens` always has its size, and valid ids if
+///   the stage has the first edge; `targets` has valid ids if it has the last edge.
 /// One object serves one rank: all its calls name one stream, so calls do not overlap on the device
 /// either.
 template <class L, class S>

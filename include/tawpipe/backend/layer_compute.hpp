@@ -13,15 +13,14 @@
 
 namespace tawpipe::inline v0 {
 
-/// Pointers to a stage's parameters, or to their gradients: the blocks of
-/// model/parameter_blocks.hpp. Null if the stage has none of the kind. The shapes given are those
-/// of a LLaMA decoder; the blocks of another model may contain anything.
+/// Pointers to a stage's parameters, or to their gradients, each part contiguous and in the order of
+/// model/parameter_blocks.hpp. Null if the stage has none of the kind. The parts of a model may
+/// contain anything.
 template <class Byte>
 struct StageParameters {
-  Byte* layers = nullptr;      ///< all decoder layers of the stage, contiguous, in the order of model/parameter_blocks.hpp
-  Byte* embedding = nullptr;   ///< [vocab, hidden]
-  Byte* final_norm = nullptr;  ///< [hidden]
-  Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, possibly the same memory
+  Byte* layers = nullptr;      ///< of all layers of the stage
+  Byte* first_edge = nullptr;  ///< of a tied model also in the stage with the last edge
+  Byte* last_edge = nullptr;   ///< without tied parameters
 };
 
 /// One forward. Memory is aligned to 64 bytes except for parameters, which are aligned to their
@@ -30,13 +29,13 @@ struct ForwardArgs {
   const StageWork* stage = nullptr;
   std::int32_t microbatch = 0;
   StageParameters<const std::byte> weights;
-  std::span<const std::byte> input;       ///< [microbatch, sequence, hidden]; empty if the stage looks up the embedding
-  std::span<std::byte> output;            ///< the same shape, possibly the same memory; empty if the stage has the head
+  std::span<const std::byte> input;       ///< stage->boundary bytes, an activation; empty if the stage has the first edge
+  std::span<std::byte> output;            ///< as many, possibly the same memory; empty if the stage has the last edge
   std::span<std::byte> saved;             ///< stage->saved bytes, kept unchanged until this microbatch's backward
   std::span<std::byte> workspace;         ///< at least stage->forward_workspace bytes; its contents are lost
   std::span<const std::int32_t> tokens;   ///< [microbatch, sequence]
   std::span<const std::int32_t> targets;  ///< [microbatch, sequence]
-  double* loss = nullptr;                 ///< set by the head: mean over the microbatch's tokens
+  double* loss = nullptr;                 ///< set by the last edge: mean over the microbatch's tokens
 };
 
 /// One backward. Gradients are accumulated in `gradients`.
@@ -45,8 +44,8 @@ struct BackwardArgs {
   std::int32_t microbatch = 0;
   StageParameters<const std::byte> weights;
   StageParameters<std::byte> gradients;        ///< null in backward_input
-  std::span<const std::byte> output_gradient;  ///< of the output; empty if the stage has the head
-  std::span<std::byte> input_gradient;         ///< of the input, possibly the same memory; empty if it has the embedding
+  std::span<const std::byte> output_gradient;  ///< of the output; empty if the stage has the last edge
+  std::span<std::byte> input_gradient;         ///< of the input, possibly the same memory; empty if it has the first edge
   std::span<std::byte> saved;                  ///< as the forward left it; may be overwritten
   std::span<std::byte> stash;                  ///< data from backward_input for backward_weight, in addition to `saved`
   std::span<std::byte> workspace;              ///< at least stage->backward_workspace bytes

@@ -135,7 +135,7 @@ struct KernelCost {
       in_pieces += kernel.count * work.pieces * kernel_seconds(piece, known, device);
     }
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
-    const int launched = work.layers + (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
+    const int launched = work.layers + (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
     double again = 0;
     if (passes.backward_input && schedule.stage(task.stage).recompute.value() > 0)

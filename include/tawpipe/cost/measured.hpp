@@ -123,7 +123,7 @@ struct MeasuredCost {
     const StageWork& stage = schedule.work(task);
     const MeasuredPass pass = pass_of(task.op);
     return seconds(stage.fraction *
-                   (pass.layer * stage.layers + (stage.embedding ? pass.embedding : 0) + (stage.head ? pass.head : 0)));
+                   (pass.layer * stage.layers + (stage.first_edge ? pass.embedding : 0) + (stage.last_edge ? pass.head : 0)));
   }
 
   /// @throws InputError  if messages over the task's kind of link were not measured.

@@ -52,7 +52,7 @@ ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow&
   const auto set = [&](auto& args) {
     args.stage = &stage;
     args.microbatch = task.microbatch;
-    args.weights = {weights[0], weights[1], weights[2], weights[3]};
+    args.weights = {weights[0], weights[1], weights[2]};
     args.saved = memory.memory(flow.saved);
     args.workspace = memory.workspace();
     args.tokens = memory.tokens(task.microbatch);
@@ -61,8 +61,8 @@ ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow&
   if (traits(task.op).passes.forward) {
     ForwardArgs& args = call.forward;
     set(args);
-    if (!stage.embedding) args.input = memory.boundary(flow.input);
-    if (!stage.head) args.output = memory.boundary(flow.output);
+    if (!stage.first_edge) args.input = memory.boundary(flow.input);
+    if (!stage.last_edge) args.output = memory.boundary(flow.output);
     args.loss = memory.loss(task.microbatch);
     return call;
   }
@@ -71,9 +71,9 @@ ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow&
   }
   BackwardArgs& args = call.backward;
   set(args);
-  args.gradients = {gradients[0], gradients[1], gradients[2], gradients[3]};
-  if (!stage.head && flow.input != none<BufferId>) args.output_gradient = memory.boundary(flow.input);
-  if (!stage.embedding && flow.output != none<BufferId>) args.input_gradient = memory.boundary(flow.output);
+  args.gradients = {gradients[0], gradients[1], gradients[2]};
+  if (!stage.last_edge && flow.input != none<BufferId>) args.output_gradient = memory.boundary(flow.input);
+  if (!stage.first_edge && flow.output != none<BufferId>) args.input_gradient = memory.boundary(flow.output);
   if (flow.stash != none<BufferId>) args.stash = memory.memory(flow.stash);
   args.scale = 1.0 / static_cast<double>(schedule.workload().microbatches());
   return call;

@@ -29,8 +29,8 @@ struct Run {
 };
 
 /// The kinds of parameters that a stage has, in the order of StageParameters.
-enum class StagePart : std::uint8_t { layers, embedding, final_norm, output };
-inline constexpr int stage_parts = 4;
+enum class StagePart : std::uint8_t { layers, first_edge, last_edge };
+inline constexpr int stage_parts = 3;
 
 /// A forward or backward. Parts that a task lacks are none.
 struct ComputeFlow {

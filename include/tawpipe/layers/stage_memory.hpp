@@ -30,7 +30,8 @@ class StageMemory {
         tokens_{batch.tokens()},
         layer_bytes_{layer_bytes},
         layer_parameters_{model.layer_parameters()},
-        layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)} {}
+        layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)},
+        tied_{model.tied} {}
 
   /// The kept tensors of a layer, or, after the last layer, of the head.
   Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
@@ -38,7 +39,7 @@ class StageMemory {
   /// The address of the activation before layer `layer`: the layer's or head's input, or the
   /// stage's output.
   T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
-    return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
+    return layer < stage.layers || stage.last_edge ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
   }
 
   /// The tensors of a layer in the forward, or in an unsplit backward; `scratch` moves past those
@@ -75,10 +76,10 @@ class StageMemory {
     const bool weights = part != BackwardPart::input;
     Cursor<T> workspace{args.workspace.data()};
     // The gradient passing back through the stage. A stage with only the embedding just reads it.
-    const bool passes = stage.layers > 0 || stage.head || !stage.embedding;
-    T* const own = passes && stage.embedding ? workspace.take(tokens_ * width_.hidden) : nullptr;
-    T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
-    if (stage.head) {
+    const bool passes = stage.layers > 0 || stage.last_edge || !stage.first_edge;
+    T* const own = passes && stage.first_edge ? workspace.take(tokens_ * width_.hidden) : nullptr;
+    T* const gradient = stage.first_edge ? own : reinterpret_cast<T*>(args.input_gradient.data());
+    if (stage.last_edge) {
       if (inputs) head_input(gradient, workspace.take(0));
       if (weights) head_weight();
     } else if (inputs && passes) {
@@ -89,7 +90,7 @@ class StageMemory {
       const LayerTensors<T> tensors = tensors_of(args, part, i, scratch);
       layer(i, tensors, gradient, scratch);
     }
-    if (!stage.embedding) return;
+    if (!stage.first_edge) return;
     const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
     if (part == BackwardPart::input) copy(arrived, lookup_gradient(args));
     if (part == BackwardPart::weight) arrived = lookup_gradient(args);
@@ -102,6 +103,13 @@ class StageMemory {
     return {reinterpret_cast<P*>(layers) + layer * layer_parameters_, width_};
   }
 
+  /// The output matrix [vocab, hidden] in type P, or its gradient: after the final norm [hidden] in
+  /// the last edge, or a tied model's embedding.
+  template <class P, class Byte>
+  P* output_matrix(const StageParameters<Byte>& of) const {
+    return tied_ ? reinterpret_cast<P*>(of.first_edge) : reinterpret_cast<P*>(of.last_edge) + width_.hidden;
+  }
+
  private:
   Recompute recompute_;
   TokenWidths width_;
@@ -109,6 +117,7 @@ class StageMemory {
   std::int64_t layer_bytes_;
   std::int64_t layer_parameters_;
   bool layer_fits_lookup_;
+  bool tied_;
 };
 
 }  // namespace tawpipe::layers

@@ -26,26 +26,26 @@ namespace tawpipe::inline v0 {
 ///     const LayerStack perceptrons{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64,
 ///                                  .layer = {.parameters = 128, .saved = 384_B, .boundary = 384_B, .forward = Flops{1536}}};
 ///
-/// Of `embedding`, `layer` and `head` the sizes, operations and `parameters` count; layer numbers
-/// do not.
+/// Of `first_edge`, `layer` and `last_edge` the sizes, operations and `parameters` count; layer
+/// numbers do not.
 struct LayerStack {
   std::string name = {};
   std::int32_t layers = 0;
-  Dtype dtype = Dtype::bf16;            ///< of weights and activations
-  bool tied = false;                    ///< the embedding's parameters also serve as the head's output matrix
-  StageWork embedding = {};             ///< work of the first stage before its layers
-  StageWork layer = {};                 ///< one layer; its `boundary` is what stages pass on
-  std::int32_t recompute_layers = 0;    ///< only so many layers of a stage are `layer`, the others kept_layer; 0: all
-  StageWork kept_layer = {};            ///< one layer of which nothing is recomputed
-  StageWork head = {};                  ///< work of the last stage after its layers, with the loss; without a tied matrix
-  std::int64_t norm_parameters = 0;     ///< the head's first parameters, its norm's; the others are its output matrix
-  bool lookup_waits_in_layer = false;   ///< `embedding.stash` takes no memory in a stage with a layer
-  bool edges_count_as_layers = false;   ///< when it is cut into stages, embedding and head each count as a layer
-  bool copies_gathered = false;         ///< weights gathered for it are copied, and gradients to be scattered (FSDP2)
-  std::int64_t gathered_bytes = 0;      ///< of each weight of a layer where ranks gather it; 0: as elsewhere
-  Bytes keys = {};                      ///< of a layer's keys, as large as its values: sent by context parallelism
-  std::int32_t token_ids = 0;           ///< ids of tokens are below this; 0: any
-  double utilization = 0;               ///< fraction of the matrix peak that its products reach; 0: unknown
+  Dtype dtype = Dtype::bf16;           ///< of weights and activations
+  bool tied = false;                   ///< the first edge's parameters also serve the last edge, as a tied embedding does
+  StageWork first_edge = {};           ///< work of the first stage before its layers
+  StageWork layer = {};                ///< one layer; its `boundary` is what stages pass on
+  std::int32_t recompute_layers = 0;   ///< only so many layers of a stage are `layer`, the others kept_layer; 0: all
+  StageWork kept_layer = {};           ///< one layer of which nothing is recomputed
+  StageWork last_edge = {};            ///< work of the last stage after its layers, with the loss; `parameters` without tied ones
+  ParameterNames names = {};           ///< of its parameters, in findings, errors and files
+  bool lookup_waits_in_layer = false;  ///< `first_edge.stash` takes no memory in a stage with a layer
+  bool edges_count_as_layers = false;  ///< when it is cut into stages, each edge counts as a layer
+  bool copies_gathered = false;        ///< weights gathered for it are copied, and gradients to be scattered (FSDP2)
+  std::int64_t gathered_bytes = 0;     ///< of each weight of a layer where ranks gather it; 0: as elsewhere
+  Bytes keys = {};                     ///< of a layer's keys, as large as its values: sent by context parallelism
+  std::int32_t token_ids = 0;          ///< ids of tokens are below this; 0: any
+  double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
   std::string utilization_source = {};  ///< where that was measured
   /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the
   /// author.
@@ -54,18 +54,15 @@ struct LayerStack {
   static constexpr std::int32_t max_layers = 1 << 12;
 
   std::int64_t layer_parameters() const { return layer.parameters; }
-  std::int64_t embedding_parameters() const { return embedding.parameters; }
-  /// Parameters that only the head has.
-  std::int64_t head_parameters() const { return head.parameters; }
-  /// All parameters; a tied matrix counts once.
-  std::int64_t parameters() const { return layers * layer.parameters + embedding.parameters + head.parameters; }
+  /// All parameters; tied ones count once.
+  std::int64_t parameters() const { return layers * layer.parameters + first_edge.parameters + last_edge.parameters; }
   ParameterBlocks blocks() const {
-    return ParameterBlocks{{.embedding = embedding.parameters,
+    return ParameterBlocks{{.first_edge = first_edge.parameters,
                             .layers = layers,
                             .layer = layer.parameters,
-                            .final_norm = norm_parameters,
-                            .output = head.parameters - norm_parameters,
-                            .tied = tied}};
+                            .last_edge = last_edge.parameters,
+                            .tied = tied},
+                           names};
   }
   /// One of `sizes`; 0 if that name is missing.
   std::int64_t size(std::string_view key) const {
@@ -73,12 +70,12 @@ struct LayerStack {
     return found == sizes.end() ? 0 : found->second;
   }
 
-  /// The work of `count` layers from `first` on, with or without the embedding before and the head
-  /// after. Of the layers, recomputation is of the first recompute_layers.
+  /// The work of `count` layers from `first` on, with or without the edges before and after. Of the
+  /// layers, recomputation is of the first recompute_layers.
   /// @pre 0 <= first, 0 <= count, first + count <= layers
-  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const;
+  StageWork stage(std::int32_t first, std::int32_t count, bool with_first, bool with_last) const;
   /// @pre also 0 <= recomputed <= count
-  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head, std::int32_t recomputed) const;
+  StageWork stage(std::int32_t first, std::int32_t count, bool with_first, bool with_last, std::int32_t recomputed) const;
 
   /// The same for a microbatch of so many times the sequences: sizes and operations are multiplied,
   /// parameters are not. Of kernels the batches and bytes are.
@@ -106,27 +103,26 @@ struct LayerStack {
 #if TAWPIPE_BODIES
 namespace tawpipe::inline v0 {
 
-TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const {
-  return stage(first, count, with_embedding, with_head, recompute_layers > 0 ? std::min(count, recompute_layers) : count);
+TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t count, bool with_first, bool with_last) const {
+  return stage(first, count, with_first, with_last, recompute_layers > 0 ? std::min(count, recompute_layers) : count);
 }
 
-TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head,
+TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t count, bool with_first, bool with_last,
                                            std::int32_t recomputed) const {
   StageWork work;
   work.recomputed = recomputed;
   work.first_layer = first;
   work.layers = count;
-  work.embedding = with_embedding;
-  work.head = with_head;
+  work.first_edge = with_first;
+  work.last_edge = with_last;
   work.parameters = count * layer.parameters;
   work.boundary = layer.boundary;
-  if (with_embedding) work.edge_parameters += embedding.parameters;
-  if (with_head) work.edge_parameters += head.parameters;
-  if (with_head && tied && !with_embedding) work.edge_parameters += embedding.parameters;
+  if (with_first || (with_last && tied)) work.edge_parameters += first_edge.parameters;
+  if (with_last) work.edge_parameters += last_edge.parameters;
   if (recomputed > 0) add(work, layer, recomputed, layer.stash);
   if (count > recomputed) add(work, kept_layer, count - recomputed, kept_layer.stash);
-  if (with_embedding) add(work, embedding, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : embedding.stash);
-  if (with_head) add(work, head, 1, head.stash);
+  if (with_first) add(work, first_edge, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : first_edge.stash);
+  if (with_last) add(work, last_edge, 1, last_edge.stash);
   return work;
 }
 
@@ -139,7 +135,7 @@ TAWPIPE_INLINE LayerStack LayerStack::times(std::int64_t sequences) const {
     size = size * sequences;
   };
   multiply(more.keys);
-  for (StageWork* part : {&more.embedding, &more.layer, &more.kept_layer, &more.head}) {
+  for (StageWork* part : {&more.first_edge, &more.layer, &more.kept_layer, &more.last_edge}) {
     for (Bytes* size : {&part->saved, &part->stash, &part->boundary, &part->forward_workspace, &part->backward_workspace,
                         &part->forward_traffic, &part->backward_traffic}) {
       multiply(*size);
@@ -158,13 +154,13 @@ TAWPIPE_INLINE bool LayerStack::has_kernels() const {
   const auto known = [](const StageWork& part) {
     return !part.kernels.empty() || (part.forward + part.recompute + part.backward_input + part.backward_weight).value() == 0;
   };
-  return known(embedding) && known(layer) && known(kept_layer) && known(head);
+  return known(first_edge) && known(layer) && known(kept_layer) && known(last_edge);
 }
 
 TAWPIPE_INLINE void LayerStack::check() const {
   if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
   for (const auto& [what, part] :
-       {std::pair{"embedding", &embedding}, {"layer", &layer}, {"kept_layer", &kept_layer}, {"head", &head}}) {
+       {std::pair{"first edge", &first_edge}, {"layer", &layer}, {"kept_layer", &kept_layer}, {"last edge", &last_edge}}) {
     for (const std::int64_t size :
          {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
           part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {
@@ -175,9 +171,14 @@ TAWPIPE_INLINE void LayerStack::check() const {
         fail(concat("the operations of its ", what, " are not a number of 0 or more"));
     }
   }
-  if (norm_parameters < 0 || norm_parameters > head.parameters)
-    fail(concat("its norm has ", norm_parameters, " of the head's ", head.parameters, " parameters"));
-  if (tied && head.parameters != norm_parameters) fail("its output matrix is the embedding, but the head has one of its own");
+  const auto check_names = [&](const char* what, const std::vector<ParameterBlock>& blocks, std::int64_t all) {
+    std::int64_t left = all;
+    for (const ParameterBlock& block : blocks) left = block.count < 0 || block.count > left ? -1 : left - block.count;
+    if (!blocks.empty() && left != 0)
+      fail(concat("the named blocks of its ", what, " must have its ", all, " parameters together"));
+  };
+  check_names("first edge", names.first_edge, first_edge.parameters);
+  check_names("last edge", names.last_edge, last_edge.parameters);
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }

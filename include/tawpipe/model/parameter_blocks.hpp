@@ -1,11 +1,17 @@
-// Ranges of a model's parameters, and those of each part of the model, in a common numbering.
+// Ranges of a model's parameters, and those of each part of the model, in a common numbering and by
+// name.
 // Not: the tensors in them (model/parameters.hpp) nor where a rank keeps them (schedule/task.hpp).
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
 namespace tawpipe::inline v0 {
@@ -37,62 +43,122 @@ inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& ra
   }
 }
 
-/// A model's parameters as opaque blocks, in this order: embedding, each layer, final norm, output
-/// matrix. A block may be empty; its contents are known to the model's author and to the code that
-/// computes its stages.
+/// A named run of parameters.
+struct ParameterBlock {
+  std::string name;
+  std::int64_t count = 0;
+
+  bool operator==(const ParameterBlock&) const = default;
+};
+
+/// The names of a model's parameters, in the order of their numbering. An edge without blocks is
+/// one, named for what it is.
+struct ParameterNames {
+  std::vector<ParameterBlock> first_edge = {};
+  std::string layer = "layer";  ///< layer i is "layer.i"
+  std::vector<ParameterBlock> last_edge = {};
+
+  bool operator==(const ParameterNames&) const = default;
+};
+
+/// A model's parameters as opaque, named blocks, in this order: its first edge (before the layers),
+/// each layer, its last edge (after them). A block may be empty; its contents are known to the
+/// model's author and to the code that computes its stages.
 class ParameterBlocks {
  public:
-  /// The number of parameters in each block.
+  /// The number of parameters in each part.
   struct Sizes {
-    std::int64_t embedding = 0;
+    std::int64_t first_edge = 0;
     std::int32_t layers = 0;  ///< number of layers
     std::int64_t layer = 0;   ///< of each
-    std::int64_t final_norm = 0;
-    std::int64_t output = 0;
-    bool tied = false;  ///< the embedding also serves as output matrix; `output` does not count
+    std::int64_t last_edge = 0;
+    bool tied = false;  ///< the first edge's parameters also serve the last edge
   };
 
   ParameterBlocks() = default;
-  explicit ParameterBlocks(const Sizes& sizes) : sizes_{sizes} {}
+  explicit ParameterBlocks(const Sizes& sizes, ParameterNames names = {}) : sizes_{sizes}, names_{std::move(names)} {}
 
-  ParameterRange embedding() const { return {0, sizes_.embedding}; }
+  ParameterRange first_edge() const { return {0, sizes_.first_edge}; }
   /// `count` layers from `first` on.
   ParameterRange layers(std::int32_t first, std::int32_t count) const {
-    const std::int64_t begin = sizes_.embedding + first * sizes_.layer;
+    const std::int64_t begin = sizes_.first_edge + first * sizes_.layer;
     return {begin, begin + count * sizes_.layer};
   }
-  ParameterRange final_norm() const {
+  /// The last edge's own: where it is tied, it also uses the first edge's.
+  ParameterRange last_edge() const {
     const std::int64_t begin = layers(0, sizes_.layers).end;
-    return {begin, begin + sizes_.final_norm};
-  }
-  /// The output matrix: the embedding where the model is tied.
-  ParameterRange output() const {
-    if (sizes_.tied) return embedding();
-    const std::int64_t begin = final_norm().end;
-    return {begin, begin + sizes_.output};
+    return {begin, begin + sizes_.last_edge};
   }
   /// The parameters of all blocks.
-  std::int64_t count() const { return final_norm().end + (sizes_.tied ? 0 : sizes_.output); }
+  std::int64_t count() const { return last_edge().end; }
+  /// Whether a stage computes with the first edge's parameters.
+  bool uses_first_edge(const StageWork& stage) const { return stage.first_edge || (stage.last_edge && sizes_.tied); }
 
   /// The parameters of a stage's layers; empty if it has none.
   std::vector<ParameterRange> layers_of(const StageWork& stage) const {
     if (stage.layers == 0) return {};
     return {layers(stage.first_layer, stage.layers)};
   }
-  /// Embedding, layers, final norm and output matrix of a stage, those that it has, in this order,
-  /// which is also that of a buffer with them. A tied matrix occurs once.
+  /// First edge, layers and last edge of a stage, those that it has, in this order, which is also
+  /// that of a buffer with them; last what it uses of another stage's edge.
   std::vector<ParameterRange> all_of(const StageWork& stage) const {
     std::vector<ParameterRange> ranges;
-    if (stage.embedding) ranges.push_back(embedding());
+    if (stage.first_edge) ranges.push_back(first_edge());
     for (const ParameterRange& range : layers_of(stage)) ranges.push_back(range);
-    if (!stage.head) return ranges;
-    ranges.push_back(final_norm());
-    if (!sizes_.tied || !stage.embedding) ranges.push_back(output());
+    if (stage.last_edge) ranges.push_back(last_edge());
+    if (!stage.first_edge && uses_first_edge(stage)) ranges.push_back(first_edge());
     return ranges;
   }
 
+  /// Its blocks in words: "layer.3", "embedding to layer.2", "part of layer.0".
+  /// @pre 0 <= range.begin < range.end <= count()
+  std::string name(const ParameterRange& range) const;
+
  private:
+  struct Named {
+    std::string name;
+    ParameterRange range;
+  };
+  /// The block that a parameter is in.
+  Named block_at(std::int64_t parameter) const;
+  static Named block_in(const std::vector<ParameterBlock>& blocks, const ParameterRange& edge, std::int64_t parameter,
+                        std::string_view otherwise);
+
   Sizes sizes_;
+  ParameterNames names_;
 };
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE std::string ParameterBlocks::name(const ParameterRange& range) const {
+  const Named first = block_at(range.begin);
+  const Named last = block_at(range.end - 1);
+  const bool begins = first.range.begin == range.begin;
+  const bool ends = last.range.end == range.end;
+  if (first.range == last.range) return concat(begins && ends ? "" : "part of ", first.name);
+  return concat(begins ? "" : "part of ", first.name, " to ", ends ? "" : "part of ", last.name);
+}
+
+TAWPIPE_INLINE ParameterBlocks::Named ParameterBlocks::block_at(std::int64_t parameter) const {
+  if (parameter < first_edge().end) return block_in(names_.first_edge, first_edge(), parameter, "first edge");
+  if (parameter >= last_edge().begin) return block_in(names_.last_edge, last_edge(), parameter, "last edge");
+  const auto layer = static_cast<std::int32_t>((parameter - first_edge().end) / sizes_.layer);
+  return {concat(names_.layer, ".", layer), layers(layer, 1)};
+}
+
+TAWPIPE_INLINE ParameterBlocks::Named ParameterBlocks::block_in(const std::vector<ParameterBlock>& blocks,
+                                                                const ParameterRange& edge, std::int64_t parameter,
+                                                                std::string_view otherwise) {
+  std::int64_t begin = edge.begin;
+  for (const ParameterBlock& block : blocks) {
+    if (parameter < begin + block.count) return {block.name, {begin, begin + block.count}};
+    begin += block.count;
+  }
+  return {std::string{otherwise}, {begin, edge.end}};
+}
+
+}  // namespace tawpipe
+#endif

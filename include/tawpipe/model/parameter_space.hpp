@@ -23,17 +23,16 @@ class ParameterSpace {
 
   /// The parameters of the whole model.
   std::int64_t count() const { return count_; }
-  /// The parameters of the stage's decoder layers.
+  /// The parameters of the stage's layers.
   const std::vector<ParameterRange>& layers_of(int stage) const { return layers_[static_cast<std::size_t>(stage)]; }
-  /// Those of its layers and of its embedding, final norm and output matrix, if any.
+  /// Those of its layers and of the edges that it has, if any.
   const std::vector<ParameterRange>& all_of(int stage) const { return all_[static_cast<std::size_t>(stage)]; }
-  /// The parameters of embedding, final norm and output matrix.
+  /// The parameters of both edges.
   const std::vector<ParameterRange>& edge() const { return edge_; }
 
  private:
   static std::vector<ParameterRange> joined(const std::vector<ParameterRange>& ranges);
 
-  std::optional<ParameterBlocks> order_;
   std::int64_t count_ = 0;
   std::vector<std::vector<ParameterRange>> layers_;  ///< [stage]
   std::vector<std::vector<ParameterRange>> all_;     ///< [stage]
@@ -46,19 +45,19 @@ class ParameterSpace {
 namespace tawpipe::inline v0 {
 
 TAWPIPE_INLINE ParameterSpace::ParameterSpace(const Workload& workload, std::span<const StageWork> stages) {
-  if (!workload.is_abstract()) order_.emplace(workload.model().blocks());
+  std::optional<ParameterBlocks> blocks;
+  if (!workload.is_abstract()) blocks.emplace(workload.model().blocks());
   for (const StageWork& stage : stages) {
     const std::int64_t begin = count_;
     count_ += stage.parameters;
     const std::vector<ParameterRange> own{{begin, count_}};
-    layers_.push_back(joined(order_ ? order_->layers_of(stage) : own));
-    all_.push_back(joined(order_ ? order_->all_of(stage) : own));
+    layers_.push_back(joined(blocks ? blocks->layers_of(stage) : own));
+    all_.push_back(joined(blocks ? blocks->all_of(stage) : own));
   }
-  if (!order_) return;
-  count_ = order_->count();
-  append(edge_, order_->embedding());
-  append(edge_, order_->final_norm());
-  if (order_->output() != order_->embedding()) append(edge_, order_->output());
+  if (!blocks) return;
+  count_ = blocks->count();
+  append(edge_, blocks->first_edge());
+  append(edge_, blocks->last_edge());
 }
 
 TAWPIPE_INLINE std::vector<ParameterRange> ParameterSpace::joined(const std::vector<ParameterRange>& ranges) {

@@ -30,13 +30,17 @@ struct ParameterTensor {
 class ParameterOrder : public ParameterBlocks {
  public:
   explicit ParameterOrder(const Transformer& model)
-      : ParameterBlocks{{.embedding = model.embedding_parameters(),
+      : ParameterBlocks{{.first_edge = model.embedding_parameters(),
                          .layers = model.layers,
                          .layer = model.layer_parameters(),
-                         .final_norm = model.hidden,
-                         .output = model.embedding_parameters(),
+                         .last_edge = model.head_parameters(),
                          .tied = model.tied}},
         model_{model} {}
+
+  ParameterRange embedding() const { return first_edge(); }
+  ParameterRange final_norm() const { return {last_edge().begin, last_edge().begin + model_.hidden}; }
+  /// The output matrix: the embedding where the model is tied.
+  ParameterRange output() const { return model_.tied ? first_edge() : ParameterRange{final_norm().end, last_edge().end}; }
 
   /// All tensors in order. Complexity: O(layers).
   std::vector<ParameterTensor> tensors() const {

@@ -49,7 +49,7 @@ inline void add_token_copies(StageWork& work, const Transformer& model, const Ba
   add(KernelPass::backward_input, sum, 2 * work.layers);
   if (recompute == Recompute::full) add(KernelPass::recompute, sum, 2 * work.recomputed);
   if (recompute == Recompute::full || model.chooses_parts(recompute)) add(KernelPass::recompute, gather, 2 * work.recomputed);
-  const std::int32_t edges = (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
+  const std::int32_t edges = (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
   add(KernelPass::forward, copy, edges);
   add(KernelPass::backward_input, copy, edges);
 }
@@ -73,7 +73,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   const std::int64_t kept = recompute == Recompute::full && work.recomputed > 0                 ? 1
                             : recompute == Recompute::selective && work.recomputed > 0 && norms ? 2
                                                                                                 : 4;
-  cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.head ? 2 : 0)) * stream);
+  cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.last_edge ? 2 : 0)) * stream);
   cut(work.stash, (work.layers > 0 ? 2 * work.layers : 0) * stream);
   if (sharing.gathers_messages()) {
     work.boundary = Bytes{part(work.boundary.value(), both)};
@@ -126,7 +126,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {
-    return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding && a.head == b.head;
+    return a.layers == b.layers && a.recomputed == b.recomputed && a.first_edge == b.first_edge && a.last_edge == b.last_edge;
   };
   for (const StageWork& stage : stages) {
     SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, sharing)};

@@ -143,8 +143,8 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   StageWork work;
   work.first_layer = first_layer;
   work.layers = work.recomputed = layers;
-  work.embedding = embedding;
-  work.head = head;
+  work.first_edge = embedding;
+  work.last_edge = head;
   work.parameters = layers * model.layer_parameters();
   if (embedding) work.edge_parameters += model.embedding_parameters();
   if (head) work.edge_parameters += model.head_parameters();
@@ -192,16 +192,18 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
 
 TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
-  stack.embedding = transformer_work(model, batch, recompute, 0, 0, true, false);
-  stack.embedding.parameters = model.embedding_parameters();
+  stack.first_edge = transformer_work(model, batch, recompute, 0, 0, true, false);
+  stack.first_edge.parameters = model.embedding_parameters();
   stack.layer = transformer_work(model, batch, recompute, 0, 1, false, false);
   if (recompute == Recompute::full && model.recompute_layers > 0) {
     stack.recompute_layers = model.recompute_layers;
     stack.kept_layer = transformer_work(model, batch, Recompute::none, 0, 1, false, false);
   }
-  stack.head = transformer_work(model, batch, recompute, 0, 0, false, true);
-  stack.head.parameters = model.head_parameters();
-  stack.norm_parameters = model.hidden;
+  stack.last_edge = transformer_work(model, batch, recompute, 0, 0, false, true);
+  stack.last_edge.parameters = model.head_parameters();
+  stack.names.first_edge = {{"embedding", model.embedding_parameters()}};
+  stack.names.last_edge = {{"final_norm", model.hidden}};
+  if (!model.tied) stack.names.last_edge.push_back({"output", model.embedding_parameters()});
   stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
   stack.edges_count_as_layers = model.edges_count_as_layers;
   stack.copies_gathered = model.is_torchtitan();

@@ -81,24 +81,23 @@ class Workload {
     total += all.forward + all.backward_input + all.backward_weight;
     return total * static_cast<double>(microbatches_);
   }
-  /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if
-  /// abstract.
-  std::int64_t edge_parameters() const { return model_ ? model_->embedding_parameters() + model_->head_parameters() : 0; }
+  /// Parameters of both edges together, tied ones counted once. 0 if abstract.
+  std::int64_t edge_parameters() const { return model_ ? model_->first_edge.parameters + model_->last_edge.parameters : 0; }
 
-  /// The model cut into `stages`, as evenly as possible or as set by cut_by(); the first looks up
-  /// the embedding, the last holds the head. Each of the two counts as a layer if the model says
-  /// so. Stages without a layer occur if there are more stages than layers.
+  /// The model cut into `stages`, as evenly as possible or as set by cut_by(); the first has the
+  /// first edge, the last the last edge. Each of the two counts as a layer if the model says so.
+  /// Stages without a layer occur if there are more stages than layers.
   /// @throws InputError  if a given cut has a different number of stages or layers.
   std::vector<StageWork> split(int stages) const;
 
-  /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a
-  /// device.
+  /// The units that sharded data parallelism gathers: first edge, each layer, last edge. Abstract:
+  /// one a device.
   /// @throws InputError  if the stages were given: there is no model to split.
   std::vector<StageWork> units() const;
 
-  /// `layers` layers from `first_layer` on, with or without embedding and head.
-  StageWork stage(int first_layer, int layers, bool embedding, bool head) const {
-    return shared(model_->stage(first_layer, layers, embedding, head));
+  /// `layers` layers from `first_layer` on, with or without the edges.
+  StageWork stage(int first_layer, int layers, bool first_edge, bool last_edge) const {
+    return shared(model_->stage(first_layer, layers, first_edge, last_edge));
   }
 
   /// How split() cuts the layers. @pre before a schedule is built from it
@@ -132,11 +131,11 @@ class Workload {
     return static_cast<std::int32_t>(std::clamp<std::int64_t>(slot - more / 2, 0, model_->layers));
   }
 
-  static StageWork abstract_stage(Share share, bool embedding, bool head) {
+  static StageWork abstract_stage(Share share, bool first_edge, bool last_edge) {
     constexpr std::int64_t unit = 1'000'000;
     StageWork work;
-    work.embedding = embedding;
-    work.head = head;
+    work.first_edge = first_edge;
+    work.last_edge = last_edge;
     work.share = share;
     work.parameters = unit * share.numerator / share.denominator;
     work.saved = Bytes{work.parameters};

@@ -1,4 +1,4 @@
-// Tasks and buffers in words, for findings. Safe for tasks that are not well formed.
+// Tasks, buffers and parameters in words, for findings. Safe for tasks that are not well formed.
 // Not: labels in pictures (report/).
 #pragma once
 
@@ -26,6 +26,10 @@ inline std::string describe(const Schedule& schedule, TaskId id) { return descri
 /// "transfer buffer 12 of stage 3 on rank 2".
 TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id);
 
+/// "layer.3 (parameters 512 to 639)"; without a model "parameters 512 to 639".
+/// @pre 0 <= range.begin < range.end, and below the model's parameters
+TAWPIPE_INLINE std::string describe(const Schedule& schedule, const ParameterRange& range);
+
 }  // namespace tawpipe::detail
 
 #if TAWPIPE_BODIES
@@ -52,6 +56,12 @@ TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id) {
   std::string out = concat(buffer.host ? "host " : "", name(buffer.kind()), " buffer ", number(id));
   if (buffer.stage() != none<StageId>) out += concat(" of stage ", number(buffer.stage()));
   return concat(out, " on rank ", number(buffer.rank));
+}
+
+TAWPIPE_INLINE std::string describe(const Schedule& schedule, const ParameterRange& range) {
+  const std::string numbers = concat("parameters ", range.begin, " to ", range.end - 1);
+  if (schedule.workload().is_abstract()) return numbers;
+  return concat(schedule.workload().model().blocks().name(range), " (", numbers, ")");
 }
 
 }  // namespace tawpipe::detail

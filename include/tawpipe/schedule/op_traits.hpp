@@ -37,7 +37,7 @@ enum class Payload : std::uint8_t {
   gradients,
   activations,
   activation_gradients,
-  edge_gradients,  ///< of embedding and head where every rank holds a copy
+  edge_gradients,  ///< of the edges where every rank holds a copy
   scalar,          ///< one number of each rank, such as its part of the gradients' norm
   optimizer_states,
 };

@@ -65,9 +65,9 @@ inline Task update(int rank, int stage, Bytes touched) {
   return {.op = Op::update, .rank = Rank{rank}, .stage = StageId{stage}, .bytes = touched};
 }
 
-/// A copy of embedding, final norm and head on every rank: used by the first and last stage, summed
-/// over all ranks at the end of the iteration and updated everywhere. Weight pipelines store it in
-/// this way; nothing is added where it has no parameters.
+/// A copy of both edges on every rank: used by the first and last stage, summed over all ranks at
+/// the end of the iteration and updated everywhere. Weight pipelines store them in this way; nothing
+/// is added where they have no parameters.
 class ReplicatedEdge {
  public:
   ReplicatedEdge(ScheduleBuilder& builder, int ranks) {
@@ -113,7 +113,7 @@ class ReplicatedEdge {
   }
 
  private:
-  bool touches(const StageWork& stage) const { return !states_.empty() && (stage.embedding || stage.head); }
+  bool touches(const StageWork& stage) const { return !states_.empty() && (stage.first_edge || stage.last_edge); }
 
   std::vector<States> states_;
   SplitId split_ = none<SplitId>;

@@ -38,7 +38,7 @@ inline Schedule replicated_weights(const Workload& workload, const DeviceGroups&
 }  // namespace detail
 
 /// DDP: everything replicated. Gradients accumulate on each rank and are all-reduced once an
-/// iteration, in one bucket for each unit (embedding, layer, head), overlapping the last
+/// iteration, in one bucket for each unit (first edge, layer, last edge), overlapping the last
 /// microbatch's backward. Model states 16 bytes * parameters a rank.
 ///
 /// A node sends, of W bytes of a layer, with P ranks in D equal nodes, 2W(P-1)/P in one ring and

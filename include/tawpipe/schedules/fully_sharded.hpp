@@ -26,8 +26,8 @@ struct FullyShardedOptions {
   }
 };
 
-/// FSDP (ZeRO-3): each unit (embedding, layer, head) is all-gathered before its forward and again
-/// before its backward, its gradient reduce-scattered afterwards. Model states 16 bytes *
+/// FSDP (ZeRO-3): each unit (first edge, layer, last edge) is all-gathered before its forward and
+/// again before its backward, its gradient reduce-scattered afterwards. Model states 16 bytes *
 /// parameters / ranks a rank.
 ///
 /// A node sends, of W bytes of a layer, with P ranks in D equal nodes and A rounds, 3AW(P-1)/P in

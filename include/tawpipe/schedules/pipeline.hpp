@@ -14,7 +14,7 @@
 namespace tawpipe::inline v0::schedules {
 
 /// The schedule of an activation pipeline: `program` with transfers, optimizer steps and, for a
-/// tied embedding, the all-reduce between the first and last stage.
+/// model with tied parameters, their all-reduce between the first and last stage.
 ///
 /// @throws ScheduleError  if the program is not complete (each microbatch once forward and once
 /// backward through each stage),

@@ -175,7 +175,7 @@ class LeastTimes {
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
         {task.op, rank_class, stage == nullptr ? -1 : stage->layers, stage == nullptr ? -1 : stage->recomputed,
-         stage == nullptr ? -1 : (stage->embedding ? 1 : 0) + (stage->head ? 2 : 0), number(task.split), task.bytes.value(),
+         stage == nullptr ? -1 : (stage->first_edge ? 1 : 0) + (stage->last_edge ? 2 : 0), number(task.split), task.bytes.value(),
          stage == nullptr || !schedule_.workload().is_abstract() ? 0 : number(task.stage)},
         0);
     if (added) {

@@ -100,8 +100,8 @@ class StructureCheck {
     rows("pair_sizes", parts_.pair_sizes, parts_.pair_sizes.size());
   }
 
-  /// Stages have the model's layers in order, each layer once; the first has the embedding and the
-  /// last the head.
+  /// Stages have the model's layers in order, each layer once; the first has the first edge and the
+  /// last the last edge.
   void stages() {
     if (schedule_.workload().is_abstract()) return;
     const std::size_t count = parts_.stages.size();
@@ -111,15 +111,16 @@ class StructureCheck {
       const bool follows = stage.first_layer == layers && stage.layers >= 0;
       layers += stage.layers;
       const bool ends = s + 1 < count || layers == schedule_.workload().model().layers;
-      if (follows && ends && stage.embedding == (s == 0) && stage.head == (s + 1 == count)) continue;
+      if (follows && ends && stage.first_edge == (s == 0) && stage.last_edge == (s + 1 == count)) continue;
       error(
           "V113", none<TaskId>, none<Rank>,
           [&] {
             return concat("stage ", s, " has ", stage.layers, " layers from layer ", stage.first_layer, " on",
-                          stage.embedding ? ", the embedding" : "", stage.head ? ", the head" : "", ", and the model's ",
-                          schedule_.workload().model().layers, " layers are not those of the stages in order");
+                          stage.first_edge ? ", the first edge" : "", stage.last_edge ? ", the last edge" : "",
+                          ", and the model's ", schedule_.workload().model().layers,
+                          " layers are not those of the stages in order");
           },
-          "let the stages cover the model once: the first with the embedding, the last with the head");
+          "let the stages cover the model once: the first with the first edge, the last with the last edge");
       return;
     }
   }

@@ -35,7 +35,7 @@ class FailingLayer {
  public:
   FailingLayer(const LayerStack& model, std::int32_t fails) : layer_{model}, fails_{fails} {}
   void forward(const ForwardArgs& args) {
-    if (args.microbatch == fails_ && args.stage->head) throw std::runtime_error("the layer fails");
+    if (args.microbatch == fails_ && args.stage->last_edge) throw std::runtime_error("the layer fails");
     layer_.forward(args);
   }
   void backward(const BackwardArgs& args) { layer_.backward(args); }

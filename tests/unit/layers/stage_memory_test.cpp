@@ -32,7 +32,7 @@ Transformer model(std::int32_t intermediate) {
 StageWork stage_of(std::int32_t layers, bool embedding) {
   StageWork stage;
   stage.layers = layers;
-  stage.embedding = embedding;
+  stage.first_edge = embedding;
   return stage;
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("a layer's activation is reached in the next layer's or the head's pla
   };
   CHECK(at(1) == saved.data() + 240);
   CHECK(at(2) == output.data());
-  stage.head = true;
+  stage.last_edge = true;
   CHECK(at(2) == saved.data() + 480);
 }
 

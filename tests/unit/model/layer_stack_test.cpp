@@ -20,11 +20,11 @@ namespace {
 
 LayerStack perceptrons() {
   LayerStack model{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64};
-  model.embedding = {.parameters = 88, .stash = 48_B, .backward_traffic = 7_B};
+  model.first_edge = {.parameters = 88, .stash = 48_B, .backward_traffic = 7_B};
   model.layer = {
       .parameters = 128, .saved = 48_B, .stash = 48_B, .boundary = 48_B, .forward_workspace = 5_B, .forward = Flops{10}};
-  model.head = {.parameters = 100, .saved = 96_B, .forward_workspace = 9_B, .forward = Flops{3}};
-  model.norm_parameters = 12;
+  model.last_edge = {.parameters = 100, .saved = 96_B, .forward_workspace = 9_B, .forward = Flops{3}};
+  model.names = {.layer = "perceptron", .last_edge = {{"scale", 12}, {"symbols", 88}}};
   return model;
 }
 
@@ -61,14 +61,36 @@ TEST_CASE("a stage is the sum of its parts") {
   CHECK(work.units().size() == 6);
 }
 
-TEST_CASE("parameters are numbered block by block") {
+TEST_CASE("parameters are numbered block by block, and have the names that their author gave") {
   const ParameterBlocks blocks = perceptrons().blocks();
-  CHECK(blocks.embedding() == ParameterRange{0, 88});
+  CHECK(blocks.first_edge() == ParameterRange{0, 88});
   CHECK(blocks.layers(1, 2) == ParameterRange{216, 472});
-  CHECK(blocks.final_norm() == ParameterRange{600, 612});
-  CHECK(blocks.output() == ParameterRange{612, 700});
+  CHECK(blocks.last_edge() == ParameterRange{600, 700});
   CHECK(blocks.count() == 700);
   CHECK(perceptrons().parameters() == 700);
+  CHECK(blocks.name({0, 88}) == "first edge");
+  CHECK(blocks.name({216, 344}) == "perceptron.1");
+  CHECK(blocks.name({216, 472}) == "perceptron.1 to perceptron.2");
+  CHECK(blocks.name({217, 344}) == "part of perceptron.1");
+  CHECK(blocks.name({0, 100}) == "first edge to part of perceptron.0");
+  CHECK(blocks.name({599, 612}) == "part of perceptron.3 to scale");
+  CHECK(blocks.name({612, 700}) == "symbols");
+  CHECK(blocks.name({0, 700}) == "first edge to symbols");
+}
+
+TEST_CASE("the parameters of a decoder have its names; a stage with a tied matrix also uses the first edge") {
+  Transformer model{.name = "m", .layers = 3, .hidden = 8, .heads = 2, .kv_heads = 1, .intermediate = 12, .vocab = 10};
+  const Batch batch{.sequence = 6, .microbatch_size = 2, .global_batch = 8};
+  const ParameterBlocks own = layer_stack(model, batch, Recompute::none).blocks();
+  CHECK(own.name(own.first_edge()) == "embedding");
+  CHECK(own.name(own.layers(1, 1)) == "layer.1");
+  CHECK(own.name(own.last_edge()) == "final_norm to output");
+  CHECK_FALSE(own.uses_first_edge({.last_edge = true}));
+  model.tied = true;
+  const ParameterBlocks tied = layer_stack(model, batch, Recompute::none).blocks();
+  CHECK(tied.name(tied.last_edge()) == "final_norm");
+  CHECK(tied.uses_first_edge({.last_edge = true}));
+  CHECK_FALSE(tied.uses_first_edge({.layers = 1}));
 }
 
 TEST_CASE("a decoder comes back from the stack that it made, and another model does not") {
@@ -139,12 +161,12 @@ TEST_CASE("a stack that cannot be is refused with what is wrong") {
   model.layer.saved = Bytes{-1};
   CHECK(refusal(model).starts_with("model 'perceptrons': a size of its layer must be 0 to "));
   model = perceptrons();
-  model.head.forward = Flops{std::numeric_limits<double>::quiet_NaN()};
-  CHECK(refusal(model) == "model 'perceptrons': the operations of its head are not a number of 0 or more");
+  model.last_edge.forward = Flops{std::numeric_limits<double>::quiet_NaN()};
+  CHECK(refusal(model) == "model 'perceptrons': the operations of its last edge are not a number of 0 or more");
   model = perceptrons();
-  model.norm_parameters = 101;
-  CHECK(refusal(model) == "model 'perceptrons': its norm has 101 of the head's 100 parameters");
-  model.tied = true;
-  model.norm_parameters = 12;
-  CHECK(refusal(model) == "model 'perceptrons': its output matrix is the embedding, but the head has one of its own");
+  for (const std::int64_t count : {87, 89, -1}) {
+    model = perceptrons();
+    model.names.last_edge[1].count = count;
+    CHECK(refusal(model) == "model 'perceptrons': the named blocks of its last edge must have its 100 parameters together");
+  }
 }

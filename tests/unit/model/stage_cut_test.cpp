@@ -95,8 +95,8 @@ TEST_CASE("a workload is cut as it is told") {
   work.cut_by(parse_stage_cut("1,2,2,1"));
   CHECK(cut_layers(work, 4) == Layers{1, 2, 2, 1});
   CHECK(work.split(4)[2].first_layer == 3);
-  CHECK(work.split(4)[0].embedding);
-  CHECK(work.split(4)[3].head);
+  CHECK(work.split(4)[0].first_edge);
+  CHECK(work.split(4)[3].last_edge);
   CHECK(work.model_flops().value() == all.value());
   CHECK_THROWS_WITH_AS(work.split(2), "layers are given for 4 stages, and this schedule cuts the model into 2", InputError);
   CHECK_THROWS_WITH_AS(work.units(), doctest::Contains("has no stages"), InputError);

@@ -53,13 +53,13 @@ TEST_CASE("more stages than layers leave stages without a layer, but not without
   const Workload work{of_layers(2), batch};
   CHECK(layers_of(work, 8) == std::vector{0, 0, 0, 1, 0, 0, 0, 1});
   const auto stages = work.split(8);
-  CHECK(stages[0].embedding);
+  CHECK(stages[0].first_edge);
   CHECK(stages[0].edge_parameters == 80);
   CHECK(stages[1].parameters == 0);
   CHECK(stages[1].forward.value() == 0);
   CHECK(stages[1].saved == Bytes{0});
   CHECK(stages[1].boundary == stages[3].boundary);  // the activation passes through
-  CHECK(stages[7].head);
+  CHECK(stages[7].last_edge);
 }
 
 TEST_CASE("a cut loses nothing and adds nothing, whatever the number of stages") {
@@ -82,8 +82,8 @@ TEST_CASE("a cut loses nothing and adds nothing, whatever the number of stages")
         sum.backward_weight += stage.backward_weight;
         sum.forward_traffic += stage.forward_traffic;
         sum.backward_traffic += stage.backward_traffic;
-        embeddings += stage.embedding ? 1 : 0;
-        heads += stage.head ? 1 : 0;
+        embeddings += stage.first_edge ? 1 : 0;
+        heads += stage.last_edge ? 1 : 0;
         fewest = stage.layers < fewest ? stage.layers : fewest;
         most = stage.layers > most ? stage.layers : most;
       }
@@ -116,7 +116,7 @@ TEST_CASE("the units of sharded data parallelism are embedding, each layer and h
   const Workload work{of_layers(3), batch};
   const auto units = work.units();
   REQUIRE(units.size() == 5);
-  CHECK(units[0].embedding);
+  CHECK(units[0].first_edge);
   CHECK(units[0].layers == 0);
   CHECK(units[0].edge_parameters == 80);
   for (std::size_t u = 1; u <= 3; ++u) {
@@ -125,7 +125,7 @@ TEST_CASE("the units of sharded data parallelism are embedding, each layer and h
     CHECK(units[u].parameters == 496);
     CHECK(units[u].edge_parameters == 0);
   }
-  CHECK(units[4].head);
+  CHECK(units[4].last_edge);
   CHECK(units[4].parameters == 0);
   CHECK(units[4].edge_parameters == 88);
   tawpipe::Flops forward;

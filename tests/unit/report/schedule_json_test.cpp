@@ -178,24 +178,41 @@ TEST_CASE("a real model's workload keeps all that it says") {
   CHECK(read.recompute() == Recompute::full);
   CHECK(read.stage(0, 1, false, false).share.numerator == 3);
   CHECK(read.model_flops() == workload.model_flops());
+  CHECK(read.model().names == workload.model().names);
+  std::string older = schedule_json(schedule);  // of a version without names
+  const std::size_t blocks = older.find(R"("blocks":)");
+  older.replace(blocks, older.find("]]", blocks) + 2 - blocks, R"("norm_parameters":1024)");
+  CHECK(parse_schedule_json(older).workload().model().names == workload.model().names);
 }
 
 TEST_CASE("a model that is no decoder comes back with its parts' costs") {
   LayerStack model{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64};
-  model.embedding = {.parameters = 88, .stash = 48_B};
+  model.first_edge = {.parameters = 88, .stash = 48_B};
   model.layer = {.parameters = 128, .saved = 48_B, .boundary = 48_B, .forward = Flops{10}};
-  model.head = {.parameters = 100, .saved = 96_B};
+  model.last_edge = {.parameters = 100, .saved = 96_B};
   model.sizes = {{"width", 8}, {"inner", 8}};
+  model.names = {.layer = "perceptron", .last_edge = {{"scale", 12}, {"symbols", 88}}};
   const Workload workload{model, Batch{.sequence = 6, .microbatch_size = 1, .global_batch = 8}};
   const std::string text =
       schedule_json(build_schedule("1f1b", {.workload = workload, .nodes = DeviceGroups{{2}}, .options = {}}));
   CHECK(text.starts_with(R"({"tawpipe_schedule":2,)"));
   CHECK(text.find("heads") == std::string::npos);
+  CHECK(text.find(R"("blocks":[["perceptron"],["scale",12],["symbols",88]])") != std::string::npos);
   const Schedule read = parse_schedule_json(text);
   CHECK(schedule_json(read) == text);
+  CHECK(read.workload().model().names == model.names);
   CHECK(read.workload().model().size("width") == 8);
   CHECK(read.workload().model_flops() == workload.model_flops());
   CHECK(read.workload().split(3)[2].saved == workload.split(3)[2].saved);
+  const auto with = [&](std::string_view from, std::string_view to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return changed;
+  };
+  CHECK_THROWS_WITH_AS(parse_schedule_json(with(R"(["symbols",88])", R"(["symbols",87])")),
+                       doctest::Contains("the named blocks of its last edge must have its 100 parameters together"), InputError);
+  CHECK_THROWS_WITH_AS(parse_schedule_json(with(R"(["perceptron"])", R"(["perceptron",0])")),
+                       doctest::Contains(R"(no entry names the layers, as ["layer"] does)"), InputError);
 }
 
 TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal nodes, with other bytes a parameter") {

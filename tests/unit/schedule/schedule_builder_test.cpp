@@ -198,7 +198,7 @@ TEST_CASE("a schedule answers what it was built from") {
   CHECK(schedule.ranks() == 2);
   CHECK(schedule.lanes().size() == 4);
   CHECK(schedule.stages().size() == 2);
-  CHECK(schedule.stage(StageId{1}).head);
+  CHECK(schedule.stage(StageId{1}).last_edge);
   CHECK(schedule.task(task).microbatch == 4);
   CHECK(schedule.buffers().size() == 1);
   CHECK(schedule.buffer(x).bytes == Bytes{7});

@@ -28,7 +28,7 @@ LayerStack perceptrons() {
   constexpr std::int64_t width = 1024, tokens = 256, symbols = 4096;
   const Flops layer{4.0 * tokens * width * width}, head{2.0 * tokens * width * symbols};
   LayerStack model{.name = "perceptrons", .layers = 8};
-  model.embedding = {.parameters = symbols * width};
+  model.first_edge = {.parameters = symbols * width};
   model.layer = {.parameters = 2 * width * width,
                  .saved = Bytes{4 * tokens * width},
                  .stash = Bytes{4 * tokens * width},
@@ -36,11 +36,11 @@ LayerStack perceptrons() {
                  .forward = layer,
                  .backward_input = layer,
                  .backward_weight = layer};
-  model.head = {.parameters = symbols * width,
-                .saved = Bytes{2 * tokens * symbols},
-                .forward = head,
-                .backward_input = head,
-                .backward_weight = head};
+  model.last_edge = {.parameters = symbols * width,
+                     .saved = Bytes{2 * tokens * symbols},
+                     .forward = head,
+                     .backward_input = head,
+                     .backward_weight = head};
   return model;
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("schedule, options and microbatch size of an own model are the fastest
 
 TEST_CASE("an own model is cut by the times of its parts, and its states go to host memory where they do not fit") {
   Problem one = problem(perceptrons(), {{"1f1b"}});
-  one.stack->head.forward = one.stack->layer.forward * 4;
+  one.stack->last_edge.forward = one.stack->layer.forward * 4;
   const Duration even = predict(one, shipped()).summary.makespan;
   one.stage_cut.balanced = true;
   CHECK(predict(one, shipped()).summary.makespan < even);

@@ -299,6 +299,20 @@ TEST_CASE("V703, V704: each gradient counts once") {
   draft.uses[index(passes[0])].push_back(draft.uses[index(passes[0])][1]);
   CHECK_FINDS(draft, "V704", "counts twice");
 }
+TEST_CASE("V703, V113: findings about a model of another kind have its own names") {
+  LayerStack mixers{.name = "mixers", .layers = 2};
+  mixers.first_edge.parameters = 6;
+  mixers.layer = {.parameters = 12, .saved = Bytes{8}, .boundary = Bytes{8}};
+  mixers.last_edge = {.parameters = 4, .saved = Bytes{8}};
+  mixers.names = {.first_edge = {{"patches", 6}}, .layer = "mixer", .last_edge = {{"classes", 4}}};
+  Draft draft{schedules::gpipe(Workload{mixers, {.sequence = 1, .microbatch_size = 1, .global_batch = 2}}, 2)};
+  REQUIRE(findings(draft).errors() == 0);
+  use_of(draft, find(draft, Op::backward, 1, 1), BufferKind::gradients, Access::accumulate).access = Access::write;
+  CHECK_FINDS(draft, "V703", "stage 1, microbatch 0 is missing, of mixer.1");
+  draft.parts.stages[1].last_edge = false;
+  CHECK_FINDS(draft, "V113",
+              "stage 1 has 1 layers from layer 1 on, and the model's 2 layers are not those of the stages in order");
+}
 TEST_CASE("V705 to V707: every rank updates what it owns, once") {
   Draft draft = pipeline();
   const TaskId update = find(draft, Op::update, 1);

@@ -199,8 +199,8 @@ class RankMemory {
     } else if (is_work(task.op)) {
       const StageWork& stage = schedule_->stage(task.stage);
       const auto m = static_cast<std::size_t>(task.microbatch);
-      if (stage.embedding && token_slot_[m] < 0) token_slot_[m] = tokens_++;
-      if (stage.head && target_slot_[m] < 0) target_slot_[m] = targets_++;
+      if (stage.first_edge && token_slot_[m] < 0) token_slot_[m] = tokens_++;
+      if (stage.last_edge && target_slot_[m] < 0) target_slot_[m] = targets_++;
     }
   }
   std::int64_t slot_offset(std::int64_t slot) const {

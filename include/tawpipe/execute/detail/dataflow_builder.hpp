@@ -89,8 +89,6 @@ class DataflowBuilder {
     throw ScheduleError(concat(describe(schedule_, task), " cannot be executed: ", why));
   }
 
-  static constexpr std::array<const char*, stage_parts> part_names{"decoder layers", "embedding", "final norm", "output matrix"};
-
   using Needs = std::array<std::optional<ParameterRange>, stage_parts>;
   Needs needs(const StageWork& stage) const {
     Needs needs;
@@ -98,9 +96,8 @@ class DataflowBuilder {
       if (has && block.count() > 0) needs[static_cast<std::size_t>(part)] = block;
     };
     need(StagePart::layers, stage.layers > 0, order_.layers(stage.first_layer, stage.layers));
-    need(StagePart::embedding, stage.embedding, order_.embedding());
-    need(StagePart::final_norm, stage.head, order_.final_norm());
-    need(StagePart::output, stage.head, order_.output());
+    need(StagePart::first_edge, order_.uses_first_edge(stage), order_.first_edge());
+    need(StagePart::last_edge, stage.last_edge, order_.last_edge());
     return needs;
   }
 
@@ -117,15 +114,15 @@ class DataflowBuilder {
       }
     }
     for (std::size_t i = 0; i < needed.size(); ++i) {
-      if (needed[i] && !flow.weights[i]) fail(id, concat("no buffer that it reads holds all of its ", part_names[i]));
+      if (needed[i] && !flow.weights[i]) fail(id, concat("no buffer that it reads holds all of its ", order_.name(*needed[i])));
     }
     if (leaves_gradients(task.op)) gradients(id, needed, flow);
     const bool forward = traits(task.op).passes.forward;
     const bool hands_on = forward || traits(task.op).passes.backward_input;
-    if (flow.input == none<BufferId> && hands_on && !(forward ? stage.embedding : stage.head)) {
+    if (flow.input == none<BufferId> && hands_on && !(forward ? stage.first_edge : stage.last_edge)) {
       fail(id, forward ? "it reads no activation" : "it reads no gradient of its output");
     }
-    if (flow.output == none<BufferId> && hands_on && !(forward ? stage.head : stage.embedding)) {
+    if (flow.output == none<BufferId> && hands_on && !(forward ? stage.last_edge : stage.first_edge)) {
       fail(id, forward ? "it writes no activation" : "it writes no gradient of its input");
     }
     if (flow.saved == none<BufferId>) fail(id, "no buffer leads from its forward to its backward");
@@ -161,7 +158,7 @@ class DataflowBuilder {
       if (use.access == Access::write) flow.cleared.push_back({{use.buffer, 0}, rooms_[use.buffer].count()});
     }
     for (std::size_t i = 0; i < needed.size(); ++i) {
-      if (needed[i] && !flow.gradients[i]) fail(id, concat("no buffer takes the gradient of its ", part_names[i]));
+      if (needed[i] && !flow.gradients[i]) fail(id, concat("no buffer takes the gradient of its ", order_.name(*needed[i])));
     }
   }
 

@@ -91,12 +91,12 @@ class RankState {
   }
 
   /// A forward, backward, backward_input or backward_weight.
-  /// @param losses  [microbatch] the head's forward sets its entry
+  /// @param losses  [microbatch] the forward with the last edge sets its entry
   template <LayerCompute Layer, MicrobatchTokens Source>
   void compute(TaskId id, Layer& layer, const Source& source, std::int64_t step, std::span<double> losses) {
     const Task& task = schedule_->task(id);
     const StageWork& stage = schedule_->stage(task.stage);
-    if (stage.embedding || stage.head) source.fetch(step, task.microbatch, tokens_, targets_);
+    if (stage.first_edge || stage.last_edge) source.fetch(step, task.microbatch, tokens_, targets_);
     const auto planned = calls_.try_emplace(id);
     ComputeCall& call = planned.first->second;
     if (planned.second) call = compute_call(*schedule_, id, flow_->compute(id), *this);

@@ -69,7 +69,7 @@ class MpiExecutor {
                state_,   session, std::max<std::int64_t>(options.chunk_bytes / static_cast<std::int64_t>(sizeof(T)), 1)} {
     teller_.assign(static_cast<std::size_t>(schedule.workload().microbatches()), none<Rank>);
     for (const Task& task : schedule.tasks()) {
-      if (task.op == Op::forward && schedule.stage(task.stage).head) {
+      if (task.op == Op::forward && schedule.stage(task.stage).last_edge) {
         teller_[static_cast<std::size_t>(task.microbatch)] = task.rank;
       }
     }

@@ -66,8 +66,8 @@ class Decoder {
   void forward(const ForwardArgs& args) {
     const StageWork& stage = *args.stage;
     T* at = memory_.reached(stage, args.saved.data(), 0, args.output);
-    if (stage.embedding) {
-      math_.run(LookUp<T>{args.tokens.data(), weights_of(args.weights.embedding), at, tokens_, width_.hidden});
+    if (stage.first_edge) {
+      math_.run(LookUp<T>{args.tokens.data(), weights_of(args.weights.first_edge), at, tokens_, width_.hidden});
     } else {
       copy(args.input.data(), at);
     }
@@ -80,7 +80,7 @@ class Decoder {
       layer_.compute(math_, weights, tensors, sums, bytes(scratch));
       layer_.output(math_, weights, tensors, at);
     }
-    if (stage.head) head_forward(args);
+    if (stage.last_edge) head_forward(args);
   }
 
   void backward(const BackwardArgs& args) { run_backward(args, Part::both); }
@@ -148,7 +148,7 @@ class Decoder {
     };
     const auto look_up = [&](const T* arrived) {
       math_.run(
-          LookUpBackward<T, G>{args.tokens.data(), arrived, gradients_of(args.gradients.embedding), tokens_, width_.hidden});
+          LookUpBackward<T, G>{args.tokens.data(), arrived, gradients_of(args.gradients.first_edge), tokens_, width_.hidden});
     };
     memory_.run_backward(
         args, part, [&](const void* from, T* to) { copy(from, to); },
@@ -169,7 +169,7 @@ class Decoder {
   /// The address of the gradient of a chunk's logits between a backward_input and a separate
   /// backward_weight.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
-    const std::int64_t before = stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
+    const std::int64_t before = stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->first_edge);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
   }
 
@@ -177,9 +177,9 @@ class Decoder {
     const Head head = head_of(*args.stage, args.saved.data());
     auto* const wanted = reinterpret_cast<float*>(args.workspace.data());
     T* const logits = chunked() ? reinterpret_cast<T*>(wanted + tokens_) : head.logits;
-    layer_.norm(math_, head.input, weights_of(args.weights.final_norm), head.normed);
+    layer_.norm(math_, head.input, weights_of(args.weights.last_edge), head.normed);
     for_each_chunk([&](std::int64_t begin, std::int64_t count) {
-      const T* const weights = weights_of(args.weights.output) + begin * width_.hidden;
+      const T* const weights = memory_.template output_matrix<const T>(args.weights) + begin * width_.hidden;
       math_.project(head.normed, weights, logits, tokens_, width_.hidden, count, nullptr);
       math_.run(LogSumExp<T>{logits, args.targets.data(), head.sums, wanted, tokens_, count, begin});
     });
@@ -189,7 +189,7 @@ class Decoder {
     const Head head = head_of(*args.stage, args.saved.data());
     const auto factor = static_cast<float>(args.scale / static_cast<double>(tokens_));
     for_each_chunk([&](std::int64_t begin, std::int64_t count) {
-      const T* const weights = weights_of(args.weights.output) + begin * width_.hidden;
+      const T* const weights = memory_.template output_matrix<const T>(args.weights) + begin * width_.hidden;
       T* logits = head.logits;
       if (chunked()) {
         logits = part == Part::both ? scratch + tokens_ * width_.hidden : stashed(args, begin);
@@ -200,7 +200,7 @@ class Decoder {
       if (chunked() && part == Part::both) add_output_gradient(args, logits, begin, count);
     });
     // The norm reads all of its input before the first sums overwrite it.
-    layer_.norm_backward(math_, head.input, weights_of(args.weights.final_norm), scratch, nullptr, gradient, nullptr,
+    layer_.norm_backward(math_, head.input, weights_of(args.weights.last_edge), scratch, nullptr, gradient, nullptr,
                          reinterpret_cast<float*>(head.input));
   }
   void head_backward_weight(const BackwardArgs& args, Part part) {
@@ -210,11 +210,11 @@ class Decoder {
       for_each_chunk(
           [&](std::int64_t begin, std::int64_t count) { add_output_gradient(args, stashed(args, begin), begin, count); });
     }
-    math_.run(AddTo<G>{reinterpret_cast<const float*>(head.input), gradients_of(args.gradients.final_norm), width_.hidden});
+    math_.run(AddTo<G>{reinterpret_cast<const float*>(head.input), gradients_of(args.gradients.last_edge), width_.hidden});
   }
   void add_output_gradient(const BackwardArgs& args, const T* logits, std::int64_t begin, std::int64_t count) {
     const Head head = head_of(*args.stage, args.saved.data());
-    G* const gradient = gradients_of(args.gradients.output) + begin * width_.hidden;
+    G* const gradient = memory_.template output_matrix<G>(args.gradients) + begin * width_.hidden;
     math_.add_weight_gradient(logits, head.normed, gradient, tokens_, width_.hidden, count);
   }
   bool chunked() const { return model_.loss_chunk > 0; }

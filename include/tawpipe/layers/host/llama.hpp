@@ -72,8 +72,8 @@ class Llama {
     const StageWork& stage = *args.stage;
     check_sizes(args);
     T* at = memory_.reached(stage, args.saved.data(), 0, args.output);
-    if (stage.embedding) {
-      look_up(args.tokens, reinterpret_cast<const T*>(args.weights.embedding), at);
+    if (stage.first_edge) {
+      look_up(args.tokens, reinterpret_cast<const T*>(args.weights.first_edge), at);
     } else {
       copy(args.input.data(), at);
     }
@@ -85,7 +85,7 @@ class Llama {
       layer_.compute(weights, tensors, scratch.take(0));
       layer_.output(weights, tensors, at);
     }
-    if (stage.head) *args.loss = head_forward(args);
+    if (stage.last_edge) *args.loss = head_forward(args);
   }
 
   void backward(const BackwardArgs& args) { run_backward(args, Part::both); }
@@ -95,7 +95,7 @@ class Llama {
   /// Bytes that backward_input leaves for backward_weight in addition to `saved`: recomputed
   /// tensors and, if no kept tensor has space for it, the gradient that the embedding waits for.
   std::int64_t stash_bytes(const StageWork& stage) const {
-    return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.embedding, stage.head);
+    return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.first_edge, stage.last_edge);
   }
 
  private:
@@ -147,16 +147,16 @@ class Llama {
     }
   }
   void look_up_backward(const BackwardArgs& args, const T* gradient) const {
-    T* const table = reinterpret_cast<T*>(args.gradients.embedding);
+    T* const table = reinterpret_cast<T*>(args.gradients.first_edge);
     for (std::size_t t = 0; t < args.tokens.size(); ++t, gradient += width_.hidden) {
       add_to(table + args.tokens[t] * width_.hidden, gradient, width_.hidden);
     }
   }
   double head_forward(const ForwardArgs& args) const {
     const Head head = head_of(*args.stage, args.saved.data());
-    rms_norm(head.input, reinterpret_cast<const T*>(args.weights.final_norm), head.normed, tokens_, width_.hidden, epsilon_);
+    rms_norm(head.input, reinterpret_cast<const T*>(args.weights.last_edge), head.normed, tokens_, width_.hidden, epsilon_);
     if (chunked()) return chunked_forward(args, head);
-    project(head.normed, reinterpret_cast<const T*>(args.weights.output), head.logits, tokens_, width_.hidden,
+    project(head.normed, memory_.template output_matrix<const T>(args.weights), head.logits, tokens_, width_.hidden,
             std::int64_t{model_.vocab});
     return cross_entropy(head.logits, args.targets.data(), tokens_, model_.vocab);
   }
@@ -166,10 +166,10 @@ class Llama {
       chunked_backward_input(args, part, head, scratch);
     } else {
       cross_entropy_backward(head.logits, args.targets.data(), tokens_, model_.vocab, args.scale);
-      project_back(head.logits, reinterpret_cast<const T*>(args.weights.output), scratch, tokens_, width_.hidden,
+      project_back(head.logits, memory_.template output_matrix<const T>(args.weights), scratch, tokens_, width_.hidden,
                    std::int64_t{model_.vocab});
     }
-    rms_norm_backward(head.input, reinterpret_cast<const T*>(args.weights.final_norm), scratch, norm_gradient_.data(), tokens_,
+    rms_norm_backward(head.input, reinterpret_cast<const T*>(args.weights.last_edge), scratch, norm_gradient_.data(), tokens_,
                       width_.hidden, epsilon_);
     std::copy(norm_gradient_.begin(), norm_gradient_.end(), head.input);
     copy(scratch, gradient);
@@ -181,7 +181,7 @@ class Llama {
       for_each_chunk(
           [&](std::int64_t begin, std::int64_t count) { add_output_gradient(args, stashed(args, begin), begin, count); });
     }
-    add_to(reinterpret_cast<T*>(args.gradients.final_norm), head.input, width_.hidden);
+    add_to(reinterpret_cast<T*>(args.gradients.last_edge), head.input, width_.hidden);
   }
 
   // ---- a loss in chunks of the vocabulary: head.logits holds each token's sum -------------------------------
@@ -197,7 +197,7 @@ class Llama {
     T* const logits = reinterpret_cast<T*>(args.workspace.data());
     double loss = 0;
     for_each_chunk([&](std::int64_t begin, std::int64_t count) {
-      const T* const weights = reinterpret_cast<const T*>(args.weights.output) + begin * width_.hidden;
+      const T* const weights = memory_.template output_matrix<const T>(args.weights) + begin * width_.hidden;
       project(head.normed, weights, logits, tokens_, width_.hidden, count);
       loss -= add_to_cross_entropy(logits, args.targets.data(), head.logits, tokens_, begin, count);
     });
@@ -206,7 +206,7 @@ class Llama {
   }
   void chunked_backward_input(const BackwardArgs& args, Part part, const Head& head, T* scratch) const {
     for_each_chunk([&](std::int64_t begin, std::int64_t count) {
-      const T* const weights = reinterpret_cast<const T*>(args.weights.output) + begin * width_.hidden;
+      const T* const weights = memory_.template output_matrix<const T>(args.weights) + begin * width_.hidden;
       T* const logits = part == Part::both ? scratch + tokens_ * width_.hidden : stashed(args, begin);
       project(head.normed, weights, logits, tokens_, width_.hidden, count);
       cross_entropy_backward(logits, args.targets.data(), head.logits, tokens_, begin, count, args.scale);
@@ -217,20 +217,20 @@ class Llama {
   /// The gradient of a chunk's logits between a backward_input and a backward_weight that run
   /// separately.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
-    const std::int64_t before = tawpipe::stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
+    const std::int64_t before = tawpipe::stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->first_edge);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
   }
   void add_output_gradient(const BackwardArgs& args, const T* logits, std::int64_t begin, std::int64_t count) const {
     const Head head = head_of(*args.stage, args.saved.data());
-    T* const gradient = reinterpret_cast<T*>(args.gradients.output) + begin * width_.hidden;
+    T* const gradient = memory_.template output_matrix<T>(args.gradients) + begin * width_.hidden;
     add_weight_gradient(logits, head.normed, gradient, tokens_, width_.hidden, count);
   }
 
   // ---- checks -----------------------------------------------------------------------------------------------------------
 
   void check_ids(const StageWork& stage, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) const {
-    if (stage.embedding) check_ids("token", tokens);
-    if (stage.head) check_ids("target", targets);
+    if (stage.first_edge) check_ids("token", tokens);
+    if (stage.last_edge) check_ids("target", targets);
   }
   void check_ids(const char* what, std::span<const std::int32_t> ids) const {
     TAWPIPE_ASSERT(std::ssize(ids) == tokens_, "one id for each token of the microbatch");
@@ -245,17 +245,17 @@ class Llama {
   }
   void check_sizes(const ForwardArgs& args) const {
     const StageWork& stage = *args.stage;
-    TAWPIPE_ASSERT(stage.embedding || is_boundary(args.input), "input is [microbatch, sequence, hidden]");
-    TAWPIPE_ASSERT(stage.head || is_boundary(args.output), "output is [microbatch, sequence, hidden]");
+    TAWPIPE_ASSERT(stage.first_edge || is_boundary(args.input), "input is [microbatch, sequence, hidden]");
+    TAWPIPE_ASSERT(stage.last_edge || is_boundary(args.output), "output is [microbatch, sequence, hidden]");
     TAWPIPE_ASSERT(std::ssize(args.saved) >= stage.saved.value(), "saved has stage->saved bytes");
     TAWPIPE_ASSERT(std::ssize(args.workspace) >= stage.forward_workspace.value(), "workspace has stage->forward_workspace bytes");
     check_ids(stage, args.tokens, args.targets);
   }
   void check_sizes(const BackwardArgs& args, [[maybe_unused]] Part part) const {
     const StageWork& stage = *args.stage;
-    TAWPIPE_ASSERT(part == Part::weight || stage.embedding || is_boundary(args.input_gradient),
+    TAWPIPE_ASSERT(part == Part::weight || stage.first_edge || is_boundary(args.input_gradient),
                    "input_gradient is [microbatch, sequence, hidden]");
-    TAWPIPE_ASSERT(part == Part::weight || stage.head || is_boundary(args.output_gradient),
+    TAWPIPE_ASSERT(part == Part::weight || stage.last_edge || is_boundary(args.output_gradient),
                    "output_gradient is [microbatch, sequence, hidden]");
     TAWPIPE_ASSERT(std::ssize(args.saved) >= stage.saved.value(), "saved has stage->saved bytes");
     TAWPIPE_ASSERT(part == Part::weight || std::ssize(args.workspace) >= stage.backward_workspace.value(),

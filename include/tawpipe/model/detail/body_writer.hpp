@@ -72,13 +72,13 @@ class BodyWriter {
   }
 
   void forward(const StageWork& stage) {
-    if (stage.embedding) {
+    if (stage.first_edge) {
       compute(0, static_cast<double>(embedding_.forward) / sharing_.ranks());
       sum(false);
     }
-    if (!stage.embedding) gather_message(false);
+    if (!stage.first_edge) gather_message(false);
     for (int layer = 0; layer < stage.layers; ++layer) forward_layer();
-    if (stage.head) {
+    if (stage.last_edge) {
       compute(0, 2 * head_norm_ / sharing_.token_parts());
       gather(false);
       compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
@@ -90,7 +90,7 @@ class BodyWriter {
 
   /// @param input  the gradients of inputs; @param weight  those of weights
   void backward(const StageWork& stage, bool input, bool weight) {
-    if (stage.head) {
+    if (stage.last_edge) {
       const std::int32_t gathered = weight ? gather(true) : -1;
       if (input) {
         // A loss in chunks computes its logits again.
@@ -103,12 +103,12 @@ class BodyWriter {
         compute(logits_, 0, {gathered});
       }
     }
-    if (!stage.head && input) gather_message(true);
+    if (!stage.last_edge && input) gather_message(true);
     for (int layer = stage.layers; layer-- > 0;) {
       if (input && recompute_ == Recompute::full && layer < stage.recomputed) forward_layer();
       backward_layer(input, weight);
     }
-    if (stage.embedding && input) {
+    if (stage.first_edge && input) {
       gather(true);
       compute(0, static_cast<double>(embedding_.backward) / sharing_.ranks());
     }

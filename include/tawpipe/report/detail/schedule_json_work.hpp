@@ -67,17 +67,36 @@ inline void read_stage_number(JsonValue value, std::int64_t& into) { into = valu
 inline void read_stage_number(JsonValue value, Bytes& into) { into = read_bytes(value); }
 inline void read_stage_number(JsonValue value, Flops& into) { into = Flops{value.positive_or_zero()}; }
 
-/// The parts of a model of any kind, as written by the writer.
+/// The names of a model's parameters: blocks before the layers with their numbers of parameters, the
+/// layers' own name by itself, blocks after them.
+inline ParameterNames read_names(JsonValue list) {
+  ParameterNames names;
+  std::vector<ParameterBlock>* edge = &names.first_edge;
+  for (const JsonValue block : list) {
+    if (edge == &names.first_edge && block.size() == 1) {
+      names.layer = block[0].label();
+      edge = &names.last_edge;
+      continue;
+    }
+    block.of_size(2, "a name and a number of parameters, such as [\"embedding\", 4096]");
+    edge->push_back({block[0].label(), block[1].whole<std::int64_t>(0, max_json_parameters)});
+  }
+  if (edge == &names.first_edge) list.fail("no entry names the layers, as [\"layer\"] does");
+  return names;
+}
+
+/// The parts of a model of any kind, as written by the writer. `norm_parameters` is that of older
+/// files, without names.
 inline LayerStack read_layer_stack(JsonValue value) {
-  value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "keys", "token_ids", "utilization",
-             "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "head");
+  value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "blocks", "keys", "token_ids",
+             "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "head");
   LayerStack model;
   if (const auto text = value.find("name")) model.name = text->label();
   model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
   if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
   if (const auto tied = value.find("tied")) model.tied = tied->boolean();
   if (const auto waits = value.find("lookup_waits_in_layer")) model.lookup_waits_in_layer = waits->boolean();
-  if (const auto number = value.find("norm_parameters")) read_stage_number(*number, model.norm_parameters);
+  if (const auto blocks = value.find("blocks")) model.names = read_names(*blocks);
   if (const auto bytes = value.find("keys")) model.keys = read_bytes(*bytes);
   if (const auto number = value.find("token_ids")) model.token_ids = number->whole<std::int32_t>(0);
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
@@ -97,27 +116,28 @@ inline LayerStack read_layer_stack(JsonValue value) {
       if (const auto number = found->find(name)) read_stage_number(*number, into);
     });
   };
-  read_part("embedding", model.embedding);
+  read_part("embedding", model.first_edge);
   read_part("layer", model.layer);
   if (const auto number = value.find("recompute_layers"))
     model.recompute_layers = number->whole<std::int32_t>(1, LayerStack::max_layers);
   if (model.recompute_layers > 0) read_part("kept_layer", model.kept_layer);
-  read_part("head", model.head);
+  read_part("head", model.last_edge);
   return model;
 }
 
-/// The kernels of a decoder that was written part by part.
+/// The kernels of a decoder that was written part by part, and its names if the file has none.
 inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompute) {
   const std::optional<Transformer> decoder = transformer_of(stack);
   if (!decoder) return;
   LayerStack made = layer_stack(*decoder, batch, recompute);
+  if (stack.names == ParameterNames{}) stack.names = std::move(made.names);
   stack.edges_count_as_layers = made.edges_count_as_layers;
   stack.copies_gathered = made.copies_gathered;
   stack.gathered_bytes = made.gathered_bytes;
-  stack.embedding.kernels = std::move(made.embedding.kernels);
+  stack.first_edge.kernels = std::move(made.first_edge.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);
   stack.kept_layer.kernels = std::move(made.kept_layer.kernels);
-  stack.head.kernels = std::move(made.head.kernels);
+  stack.last_edge.kernels = std::move(made.last_edge.kernels);
 }
 
 /// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices", "parameter_bytes"}.
@@ -176,8 +196,8 @@ inline StageWork read_stage(JsonValue value) {
   };
   layers("first_layer", stage.first_layer);
   layers("layers", stage.layers);
-  if (const auto has = value.find("embedding")) stage.embedding = has->boolean();
-  if (const auto has = value.find("head")) stage.head = has->boolean();
+  if (const auto has = value.find("embedding")) stage.first_edge = has->boolean();
+  if (const auto has = value.find("head")) stage.last_edge = has->boolean();
   if (const auto share = value.find("share")) {
     share->of_size(2, "two numbers, such as [1, 2] for one half");
     stage.share = {(*share)[0].whole<std::int32_t>(0, max_json_share), (*share)[1].whole<std::int32_t>(1, max_json_share)};
@@ -195,7 +215,7 @@ inline void add_kernels(StageWork& stage, const Workload& workload) {
   const LayerStack& model = workload.model();
   const std::int32_t usual = model.recompute_layers > 0 ? std::min(stage.layers, model.recompute_layers) : stage.layers;
   for (const std::int32_t recomputed : {usual, 0}) {
-    StageWork made = model.stage(stage.first_layer, stage.layers, stage.embedding, stage.head, recomputed);
+    StageWork made = model.stage(stage.first_layer, stage.layers, stage.first_edge, stage.last_edge, recomputed);
     if (made.parameters != stage.parameters || made.saved != stage.saved || made.forward != stage.forward ||
         made.backward_input != stage.backward_input || made.backward_weight != stage.backward_weight) {
       continue;

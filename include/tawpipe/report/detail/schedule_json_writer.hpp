@@ -190,7 +190,7 @@ class ScheduleJsonWriter {
     add(R"("model":{{"name":{},"layers":{},"dtype":"{}")", json_string(model.name), model.layers, name(model.dtype));
     if (model.tied) add(R"(,"tied":true)");
     if (model.lookup_waits_in_layer) add(R"(,"lookup_waits_in_layer":true)");
-    field("norm_parameters", model.norm_parameters);
+    write_names(model.names);
     field("keys", model.keys);
     field("token_ids", model.token_ids);
     if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
@@ -204,10 +204,10 @@ class ScheduleJsonWriter {
     }
     if (!model.sizes.empty()) buffer_ += '}';
     if (model.recompute_layers > 0) add(R"(,"recompute_layers":{})", model.recompute_layers);
-    for (const auto& [key, part] : {std::pair{"embedding", &model.embedding},
+    for (const auto& [key, part] : {std::pair{"embedding", &model.first_edge},
                                     {"layer", &model.layer},
                                     {"kept_layer", &model.kept_layer},
-                                    {"head", &model.head}}) {
+                                    {"head", &model.last_edge}}) {
       if (part == &model.kept_layer && model.recompute_layers == 0) continue;
       add(R"(,"{}":{{)", key);
       const std::size_t begin = buffer_.size();
@@ -218,6 +218,15 @@ class ScheduleJsonWriter {
       buffer_ += '}';
     }
     buffer_ += '}';
+  }
+
+  void write_names(const ParameterNames& names) {
+    if (names == ParameterNames{}) return;
+    add(R"(,"blocks":[)");
+    for (const ParameterBlock& block : names.first_edge) add("[{},{}],", json_string(block.name), block.count);
+    add("[{}]", json_string(names.layer));
+    for (const ParameterBlock& block : names.last_edge) add(",[{},{}]", json_string(block.name), block.count);
+    buffer_ += ']';
   }
 
   void write_layout() {
@@ -277,8 +286,8 @@ class ScheduleJsonWriter {
 
   void write_stage(const StageWork& stage) {
     add(R"({{"first_layer":{},"layers":{})", stage.first_layer, stage.layers);
-    if (stage.embedding) add(R"(,"embedding":true)");
-    if (stage.head) add(R"(,"head":true)");
+    if (stage.first_edge) add(R"(,"embedding":true)");
+    if (stage.last_edge) add(R"(,"head":true)");
     add(R"(,"share":[{},{}])", stage.share.numerator, stage.share.denominator);
     for_each_stage_number(stage, [&](std::string_view key, const auto& number) { field(key, number); });
     buffer_ += '}';

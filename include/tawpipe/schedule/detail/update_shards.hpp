@@ -180,7 +180,7 @@ class UpdateShards {
     for (const std::vector<TaskId>& series : series_) {
       const Task& task = logical_.task(series.front());
       if (task.rank != rank || task.stage == none<StageId>) continue;
-      ties += logical_.stage(task.stage).embedding || logical_.stage(task.stage).head ? 1 : 0;
+      ties += logical_.stage(task.stage).first_edge || logical_.stage(task.stage).last_edge ? 1 : 0;
     }
     return ties > 1;
   }

@@ -21,7 +21,7 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// Turns a program into tasks: adds the transfers between stages on different ranks, the optimizer,
-/// and the all-reduces between copies of a stage and of a tied embedding.
+/// and the all-reduces between copies of a stage and of tied parameters.
 class PipelineBuilder : PipelineRoutes {
  public:
   PipelineBuilder(std::string name, const Workload& workload, PipelineProgram program, const PipelineOptions& options,
@@ -307,9 +307,9 @@ class PipelineBuilder : PipelineRoutes {
     out.arrived = builder_.add(task, uses_, std::span<const TaskId>{&after, 1});
   }
 
-  /// The gradients of a stage's two copies and those of a tied embedding are summed; then
-  /// everything is updated. Where the first and last stage are on one rank, the tied embedding is
-  /// one matrix there and needs no sum.
+  /// The gradients of a stage's two copies and those of tied parameters are summed; then everything
+  /// is updated. Where the first and last stage are on one rank, it has the tied parameters once,
+  /// and they need no sum.
   void finish() {
     const Workload& workload = builder_.workload();
     const int first = program_.rank_of_stage.front();
@@ -321,7 +321,7 @@ class PipelineBuilder : PipelineRoutes {
                  {changes(states_[s].gradients), changes(states_[s + static_cast<std::size_t>(stages_)].gradients)});
     }
     if (!copies && !workload.is_abstract() && workload.model().tied && first != last) {
-      all_reduce(Payload::edge_gradients, -1, first, last, {workload.model().blocks().embedding()},
+      all_reduce(Payload::edge_gradients, -1, first, last, {workload.model().blocks().first_edge()},
                  {changes(states_.front().gradients), changes(states_.back().gradients)});
     }
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {

@@ -15,8 +15,8 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// Lists of *runs*: consecutive parameters that are sharded together. A unit's list has what its
-/// computation needs; a tied head's has two runs, final norm and embedding, so that the embedding
-/// is sharded alike for both units that use it.
+/// computation needs; a tied last edge's has two runs, its own and the first edge's, so that the
+/// latter is sharded alike for both units that use it.
 class ShardSets {
  public:
   ShardSets(ScheduleBuilder& builder, const ShardLayout& layout, const DeviceGroups& nodes)

@@ -130,7 +130,7 @@ class ShardedBuilder {
   }
   /// All parameters of a unit.
   Content all_of(ContentKind kind, int unit) const { return {kind, StageId{unit}, whole_[at_unit(unit)]}; }
-  /// The unit whose states a message carries: a tied head uses the embedding's.
+  /// The unit whose states a message carries: a tied last edge uses the first edge's.
   int label(int unit) const {
     const int own = states_.unit(states_.part_of(unit));
     return own < 0 ? unit : own;

@@ -13,8 +13,8 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over all
-/// ranks, the whole model. A tied output matrix is the embedding's, and then the final norm is with
-/// it: the head's part is the embedding's.
+/// ranks, the whole model. Tied parameters are the first edge's, and the last edge's own are with
+/// them: both have one part.
 class ShardedStates {
  public:
   ShardedStates(ScheduleBuilder& builder, ShardSets& sets, const ShardingPlan& plan, int ranks)
@@ -22,15 +22,15 @@ class ShardedStates {
     const Workload& workload = builder.workload();
     const bool tied = !workload.is_abstract() && workload.model().tied;
     std::vector<std::vector<ParameterRange>> runs;  // [part]
-    int embedding = -1;
+    int first_edge = -1;
     for (int u = 0; u < static_cast<int>(builder.stages().size()); ++u) {
       const StageWork& unit = builder.stage(u);
       std::vector<ParameterRange> own = sets.runs(u);
-      if (unit.embedding) embedding = u;
+      if (unit.first_edge) first_edge = u;
       int part = parameters_in(own) == 0 ? -1 : this->parts();
-      if (tied && unit.head && !unit.embedding) {
-        part = part_of(embedding);
-        own.pop_back();  // the embedding; the final norm is left
+      if (tied && unit.last_edge && !unit.first_edge) {
+        part = part_of(first_edge);
+        own.pop_back();  // the first edge's; its own are left
       } else if (part > 0 && plan.weights == Scope::all) {
         part = 0;
       }

@@ -157,7 +157,7 @@ class WeightFlows {
   }
 
   /// Every owner updates its chunk from the sum in `gradients[owner]`, and every rank its copy of
-  /// embedding and head.
+  /// the edges.
   Schedule finish(const std::vector<BufferId>& gradients) {
     for (int r = 0; r < ranks_; ++r) {
       const States& states = own(r);

@@ -74,7 +74,7 @@ class ComputeWalk {
           "V503", t, task.rank,
           [&] {
             return concat(describe(schedule_, t), " reads weights of which ", there, " of ", need.count(),
-                          " parameters have arrived in ", describe(schedule_, use.buffer));
+                          " parameters have arrived in ", describe(schedule_, use.buffer), ": ", describe(schedule_, need));
           },
           "gather the pieces of all ranks that hold one before the task");
     } else if (other != tensor) {
@@ -110,7 +110,7 @@ class ComputeWalk {
         "V503", t, schedule_.task(t).rank,
         [&] {
           return concat(describe(schedule_, t), " reads weights of which ", found, " of ", need.count(),
-                        " parameters are there, not in one piece");
+                        " parameters are there, not in one piece: ", describe(schedule_, need));
         },
         "let one buffer have room for all of a stage's layers, in their order");
   }
@@ -146,8 +146,8 @@ class ComputeWalk {
         walk_.error(
             "V507", t, task.rank,
             [&] {
-              return concat(describe(schedule_, t), " adds its gradient to no buffer with room for the parameters ", need.begin,
-                            " to ", need.end - 1, " of its stage");
+              return concat(describe(schedule_, t), " adds its gradient to no buffer with room for its stage's ",
+                            describe(schedule_, need));
             },
             "name the buffer that sums the stage's gradient; of a slot, let the task's split say what it leaves there");
         return;

@@ -88,8 +88,8 @@ class MessageWalk {
         "move the update after the last transfer of its weights");
   }
 
-  /// Whether some of what is carried belongs to the task's stage: a tied head's norm travels with
-  /// the embedding.
+  /// Whether some of what is carried belongs to the task's stage: a tied last edge's own parameters
+  /// travel with the first edge's.
   bool labelled(const Task& task, const ParameterMessage& message) const {
     if (task.stage == none<StageId>) return true;
     bool carries = false;

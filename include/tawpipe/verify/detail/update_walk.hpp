@@ -236,7 +236,7 @@ class UpdateWalk {
     walk_.error(
         too_much ? "V704" : "V703", t, schedule_.task(t).rank,
         [&] {
-          const std::string where = concat(", of parameters ", range.begin, " to ", range.end - 1);
+          const std::string where = concat(", of ", describe(schedule_, range));
           if (found == nullptr) return concat(describe(schedule_, t), " sees no gradient", where);
           return concat(describe(schedule_, t), " sees a gradient of ", found->contributions, " contributions instead of ",
                         wanted.contributions, single(t, range, wanted.sum - found->sum), where);

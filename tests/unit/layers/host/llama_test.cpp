@@ -255,16 +255,15 @@ TEST_CASE("ranks are threads that compute at the same time") {
       const auto tokens = ids(model, two_of_nine(), 0);
       const auto targets = ids(model, two_of_nine(), 1);
       double loss = 0;
-      const tawpipe::ForwardArgs args{
-          .stage = &stage,
-          .weights = {at(order.layers(0, 4)), at(order.embedding()), at(order.final_norm()), at(order.output())},
-          .input = {},
-          .output = {},
-          .saved = saved,
-          .workspace = workspace,
-          .tokens = tokens,
-          .targets = targets,
-          .loss = &loss};
+      const tawpipe::ForwardArgs args{.stage = &stage,
+                                      .weights = {at(order.layers(0, 4)), at(order.first_edge()), at(order.last_edge())},
+                                      .input = {},
+                                      .output = {},
+                                      .saved = saved,
+                                      .workspace = workspace,
+                                      .tokens = tokens,
+                                      .targets = targets,
+                                      .loss = &loss};
       for (int i = 0; i < 300; ++i) {
         llama.forward(args);
         if (loss != reference.losses.front()) ++wrong[rank];
