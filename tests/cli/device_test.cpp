@@ -13,14 +13,14 @@ using support::run;
 namespace {
 
 const std::string matrix = TAWPIPE_TEST_DATA "/topology/pcie_4gpu_2nic.smi.txt";
-const std::string problem = " --model llama-8x512 --sequence 512 --global-batch 16 --cluster ";
+const std::string small_model = " --model llama-8x512 --sequence 512 --global-batch 16 --cluster ";
 
 }  // namespace
 
 TEST_CASE("a device that nothing names is assumed and said; --device names it") {
   for (const std::string& cluster : {std::string{"1x4"}, matrix}) {
     CAPTURE(cluster);
-    const std::string simulate = "simulate --schedule 1f1b" + problem + cluster;
+    const std::string simulate = "simulate --schedule 1f1b" + small_model + cluster;
     CHECK(run(simulate).out.find("device   A100-80G is assumed, as the cluster names none; --device NAME") != std::string::npos);
     CHECK(parsed(run(simulate + " --json -")).at("assumed_device") == "A100-80G");
     const support::Result named = run(simulate + " --device H100-80G");
@@ -30,7 +30,7 @@ TEST_CASE("a device that nothing names is assumed and said; --device names it") 
     const support::Result assumed = run(simulate + " --json -");
     CHECK(parsed(assumed).at("makespan_s") > parsed(run(simulate + " --device B200-180G --json -")).at("makespan_s"));
     CHECK(parsed(assumed).at("makespan_s") == parsed(run(simulate + " --device A100-80G --json -")).at("makespan_s"));
-    CHECK(parsed(run("compare" + problem + cluster + " --json -")).at("assumed_device") == "A100-80G");
+    CHECK(parsed(run("compare" + small_model + cluster + " --json -")).at("assumed_device") == "A100-80G");
   }
   CHECK_FALSE(parsed(run("simulate --schedule 1f1b --cluster 1x4 --microbatches 4 --json - --cost "
                          "fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"))
@@ -39,12 +39,12 @@ TEST_CASE("a device that nothing names is assumed and said; --device names it") 
 
 TEST_CASE("--device overrides what a cluster says, and an unknown one is refused with those there are") {
   const auto memory = [&](const std::string& flags) {
-    return parsed(run("simulate --schedule 1f1b --json -" + problem + "dgx-h100" + flags)).at("device_memory_bytes")[0];
+    return parsed(run("simulate --schedule 1f1b --json -" + small_model + "dgx-h100" + flags)).at("device_memory_bytes")[0];
   };
   CHECK(memory("") == 80.0 * (1 << 30));
   CHECK(memory(" --device H200-141G") == 141.0 * (1 << 30));
   for (const std::string& cluster : {std::string{"dgx-h100"}, std::string{"1x4"}, matrix}) {
-    support::check_refused(run("simulate --schedule 1f1b" + problem + cluster + " --device H200"),
+    support::check_refused(run("simulate --schedule 1f1b" + small_model + cluster + " --device H200"),
                            {"'H200'", "A100-80G", "H200-141G", "B200-180G"});
   }
 }
@@ -53,9 +53,9 @@ TEST_CASE("a machine is imported with its device, and the cluster file says one 
   const support::Folder folder;
   const std::string import = "topology import " + matrix + " --json " + folder / "node.json";
   CHECK(run(import).out.find("A100-80G is assumed, as nothing names the GPU; --device NAME names it") != std::string::npos);
-  CHECK(parsed(run("simulate --schedule 1f1b --json -" + problem + folder / "node.json")).at("assumed_device") == "A100-80G");
+  CHECK(parsed(run("simulate --schedule 1f1b --json -" + small_model + folder / "node.json")).at("assumed_device") == "A100-80G");
   CHECK(run(import + " --device L40S-48G").out.find("assumed") == std::string::npos);
-  CHECK_FALSE(parsed(run("simulate --schedule 1f1b --json -" + problem + folder / "node.json")).contains("assumed_device"));
+  CHECK_FALSE(parsed(run("simulate --schedule 1f1b --json -" + small_model + folder / "node.json")).contains("assumed_device"));
   CHECK(run("topology show 2x8").out.find("A100-80G is assumed") != std::string::npos);
   CHECK(run("topology show 2x8 --device H100-80G").out.find("assumed") == std::string::npos);
 }

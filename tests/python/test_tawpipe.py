@@ -55,6 +55,7 @@ class Answers(unittest.TestCase):
         model = tawpipe.model({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 48, "num_attention_heads": 16,
                                "intermediate_size": 2816, "vocab_size": 32000, "torch_dtype": "float16"})
         self.assertEqual((cluster.nodes, cluster.ranks, model.layers), (3, 8 * 3, 48))
+        self.assertEqual(tawpipe.cluster("3x8", device="H100-80G").device(0)["name"], "H100-80G")
         again = tawpipe.cluster(__import__("json").loads(cluster.to_json()))
         first = tawpipe.simulate("1f1b", cluster=cluster, model=model, sequence=4096, microbatches=48)
         self.assertEqual(first.makespan_s,
@@ -73,6 +74,13 @@ class Answers(unittest.TestCase):
         self.assertLess(gathered(gathered_weights="products"), 0.7 * gathered())
         with self.assertRaisesRegex(tawpipe.InputError, "products"):
             gathered(gathered_weights="fp8")
+
+    def test_swiglu_is_fused_unless_said_otherwise(self):
+        def memory(**more):
+            return max(tawpipe.simulate("1f1b", cluster="1x4", model="llama-8x512", sequence=512, microbatches=8, recompute="none",
+                                        **more).to_dict()["peak_memory_bytes"])
+        self.assertEqual(memory(), memory(swiglu="fused"))
+        self.assertLess(memory(), memory(swiglu="unfused"))
 
     def test_lists_are_tables(self):
         self.assertIn("tawpipe", [row["name"] for row in tawpipe.schedules()])

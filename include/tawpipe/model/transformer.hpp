@@ -74,8 +74,8 @@ struct Transformer {
   RecomputeParts recompute_parts = {};             ///< of which selective recomputation is; none: its own choice
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
-  /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their owners;
-  /// torchtitan where parameters are sharded, Megatron-LM new weights too.
+  /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their
+  /// owners; torchtitan where parameters are sharded, Megatron-LM new weights too.
   /// Source: torchao, enable_fsdp_float8_all_gather; Megatron-LM, --fp8-param-gather.
   bool narrow_gathers = false;
   bool edges_count_as_layers = false;  ///< when it is cut into stages, embedding and loss each count as a layer
@@ -112,8 +112,8 @@ struct Transformer {
   /// pytorch/pytorch#149990: of one scale a row.
   bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }
 
-  /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM (bias_swiglu_fusion)
-  /// and torch.compile do.
+  /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM
+  /// (bias_swiglu_fusion) and torch.compile do.
   bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager; }
 
   /// The named parts of a layer that the policy runs again.

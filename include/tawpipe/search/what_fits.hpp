@@ -11,11 +11,12 @@
 namespace tawpipe::inline v0 {
 
 /// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
-/// parallelism, then data parallelism, and last optimizer states and activations in host memory. On
-/// each mesh as few as needed of: full recomputation, states shared out further, microbatches of one
-/// sequence, a loss in chunks. None without a transformer, or if none of these fits. Complexity: that of
-/// about six predictions for each schedule and mesh, of which there are about three and twice the
-/// logarithm of the devices; most are dropped by bounds if a schedule's options are open.
+/// parallelism, then data parallelism, each without and with full recomputation; then on each mesh
+/// as few as needed of that, states shared out further, microbatches of one sequence, a loss in
+/// chunks; and last optimizer states and activations in host memory. None without a transformer, or if
+/// none of these fits. Complexity: that of about ten predictions for each schedule and mesh, of
+/// which there are about three and twice the logarithm of the devices; most are dropped by bounds
+/// if a schedule's options are open.
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry);
 
 }  // namespace tawpipe
@@ -37,14 +38,14 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   const DeviceGroups nodes = problem.cluster.groups_by_node();
   for (int n = 0; n < nodes.count(); ++n) node = std::min(node, nodes.size(n));
   std::vector<Mesh> meshes{problem.mesh};
-  if (problem.stack) return meshes;  // no ranks share its layers
-  for (Mesh mesh = problem.mesh; mesh.tensor * 2 <= node && problem.model->heads % (mesh.tensor * 2) == 0;) {
+  const auto fits = [&](const Mesh& mesh) { return mesh.copies() * 2 <= problem.cluster.ranks(); };
+  for (Mesh mesh = problem.mesh; fits(mesh) && mesh.tensor * 2 <= node && problem.model->heads % (mesh.tensor * 2) == 0;) {
     mesh.tensor *= 2;
     meshes.push_back(mesh);
   }
   const Mesh widest = meshes.back();
   for (int Mesh::*axis : {&Mesh::context, &Mesh::data}) {
-    for (Mesh mesh = widest; mesh.copies() * 2 <= problem.cluster.ranks();) {
+    for (Mesh mesh = widest; fits(mesh);) {
       mesh.*axis *= 2;
       meshes.push_back(mesh);
     }
@@ -60,14 +61,15 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
     try {
       Chosen next = choose(problem, choice, registry);
       if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
-      best = FittingLayout{.choice = std::move(next.choice),
-                           .mesh = problem.mesh,
-                           .recompute = next.recompute,
-                           .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : problem.model->recompute_layers,
-                           .offload = problem.offload,
-                           .sharding = problem.sharding,
-                           .loss_chunk = problem.model->loss_chunk,
-                           .summary = std::move(next.summary)};
+      best =
+          FittingLayout{.choice = std::move(next.choice),
+                        .mesh = problem.mesh,
+                        .recompute = next.recompute,
+                        .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : problem.model->recompute_layers,
+                        .offload = problem.offload,
+                        .sharding = problem.sharding,
+                        .loss_chunk = problem.model->loss_chunk,
+                        .summary = std::move(next.summary)};
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       all_run = false;
     }
@@ -97,13 +99,18 @@ inline constexpr bool (*memory_savings[])(Problem& to, const Problem& from) = {
     [](Problem& to, const Problem& from) { return take(to.microbatch_sizes, from.microbatch_sizes); },
     [](Problem& to, const Problem& from) { return take(to.model->loss_chunk, from.model->loss_chunk); }};
 
+/// The problem with full recomputation, if that may be chosen.
+inline Problem fully_recomputed(Problem problem) {
+  if (!problem.recomputes.empty()) return problem;
+  problem.recompute = Recompute::full;
+  problem.model->recompute_layers = 0;
+  return problem;
+}
+
 /// The problem with all of them, states shared out to `sharding`.
 inline Problem with_savings(Problem problem, StateSharding sharding) {
+  problem = fully_recomputed(std::move(problem));
   problem.sharding = std::max(problem.sharding, sharding);
-  if (problem.recomputes.empty()) {
-    problem.recompute = Recompute::full;
-    problem.model->recompute_layers = 0;
-  }
   if (problem.microbatches == 0 && !problem.microbatch_sizes.empty()) problem.microbatch_sizes = {1};
   if (problem.model->loss_chunk == 0) problem.model->loss_chunk = 8192;
   return problem;
@@ -135,10 +142,18 @@ TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& p
   more.activations = true;
   more.layers = 0;
   if (!(more == offloads.back())) offloads.push_back(more);
+  const bool all_recomputed =
+      !problem.recomputes.empty() || (problem.recompute == Recompute::full && problem.model->recompute_layers == 0);
   Problem asked = problem;
   for (const Offload& offload : offloads) {
     asked.offload = offload;
-    for (const Mesh& mesh : detail::wider_meshes(problem)) {
+    const std::vector<Mesh> meshes = detail::wider_meshes(problem);
+    for (const Mesh& mesh : meshes) {
+      asked.mesh = mesh;
+      if (all_recomputed && mesh == problem.mesh && offload == problem.offload) continue;  // does not fit
+      if (auto found = detail::fitting_with_savings(asked, detail::fully_recomputed(asked), registry)) return found;
+    }
+    for (const Mesh& mesh : meshes) {
       asked.mesh = mesh;
       for (const StateSharding sharding : {problem.sharding, StateSharding::parameters}) {
         if (auto found = detail::fitting_with_savings(asked, detail::with_savings(asked, sharding), registry)) return found;

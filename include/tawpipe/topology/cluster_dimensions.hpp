@@ -76,8 +76,8 @@ inline bool looks_like_dimensions(std::string_view text) {
 
 /// A cluster of that size at the speeds of the usual machine around its device (link_speeds(),
 /// usual_nvlinks()), with an adapter and a slot to the host for each device. Of an A100-80G, which
-/// is assumed if `device` is "": NVLink 12 x 20 GB/s, adapters of 24 GB/s (200 Gb/s limited by a gen
-/// 4 slot), gen 4 slots. Devices without NVLink reach each other through their slots.
+/// is assumed if `device` is "": NVLink 12 x 20 GB/s, adapters of 24 GB/s (200 Gb/s limited by a
+/// gen 4 slot), gen 4 slots. Devices without NVLink reach each other through their slots.
 /// @param device  its name (topology/devices.hpp)
 /// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
 /// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices

@@ -118,15 +118,15 @@ TEST_CASE("layers' weights are gathered in 8 bits, edges' in 16") {
   const Schedule around = compose(logical, work(12), Mesh{.data = 4}.over(8), {.sharding = StateSharding::parameters});
   CHECK(gathered(around, 0) == Sizes{4 * layer + 2 * edge});
   CHECK(validate(around).ok());
-  // New weights of an optimizer that is shared are gathered so by Megatron-LM, by torchtitan in the
-  // model's numbers.
+  // New weights of an optimizer that is shared are in the model's numbers, but by Megatron-LM.
   const Composition shared{.sharding = StateSharding::optimizer};
   const Schedule renewed = compose(logical, work(12), Mesh{.data = 4}.over(8), shared);
-  CHECK(gathered(renewed, 0) == Sizes{4 * layer + 2 * edge});
-  CHECK(validate(renewed).ok());
-  model.code = LayerCode::torchtitan;
-  const Schedule titan = build_schedule("1f1b", {.workload = work(3), .nodes = DeviceGroups{{2}}, .options = {}});
-  CHECK(gathered(compose(titan, work(12), Mesh{.data = 4}.over(8), shared), 0) == Sizes{2 * (4 * layer + edge)});
+  CHECK(gathered(renewed, 0) == Sizes{2 * (4 * layer + edge)});
+  model.code = LayerCode::megatron;
+  const Schedule pipeline = build_schedule("1f1b", {.workload = work(3), .nodes = DeviceGroups{{2}}, .options = {}});
+  const Schedule narrow = compose(pipeline, work(12), Mesh{.data = 4}.over(8), shared);
+  CHECK(gathered(narrow, 0) == Sizes{4 * layer + 2 * edge});
+  CHECK(validate(narrow).ok());
 }
 
 TEST_CASE("a tensor-parallel rank copies its part, with the first step of a pass") {

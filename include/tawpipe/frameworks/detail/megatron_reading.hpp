@@ -79,8 +79,8 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   job.model = std::move(model);
 }
 
-/// The layers of each stage where flags give them, over all chunks; otherwise those of embedding and
-/// loss that count as a layer, if one does.
+/// The layers of each stage where flags give them, over all chunks; otherwise those of embedding
+/// and loss that count as a layer, if one does.
 /// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_block.py,
 /// get_num_layers_to_build (core 0.15): ranks between the first and the last have equal shares, and
 /// the chunks of a rank too.
