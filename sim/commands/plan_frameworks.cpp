@@ -97,13 +97,13 @@ TodayFile read_today(PlanFlags& flags) {
     base.global_batch = batch_of_tokens(flags);
     flags.tokens = 0;
   }
-  const GivenJob given{.layers = base.model_value     ? base.model_value->layers
+  const GivenJob asked{.layers = base.model_value     ? base.model_value->layers
                                  : base.model.empty() ? 0
                                                       : resolve_model(base.model).layers,
                        .global_batch = base.global_batch,
                        .microbatch = to_number<std::int64_t>(base.microbatch).value_or(0)};
   TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
-  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), given);
+  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), asked);
   FrameworkJob& job = file.job;
   const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
     if (given > 0 && said > 0 && given != said) {
