@@ -78,6 +78,7 @@ void leave_open(CLI::App& app, Request& request) {
   text("--overlap-grad-reduce",
        "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off");
   text("--overlap-param-gather", "New weights are gathered while the next iteration's forwards begin: on (default) or off");
+  text("--tp-comm-overlap", "Tensor-parallel collectives overlap products: on (default, where their format allows it) or off");
 }
 
 Command add_plan(CLI::App& parent) {

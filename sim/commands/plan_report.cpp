@@ -58,7 +58,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (layers != defaults.layers_per_stage) add("--layers-per-stage", layers);
   if (base.embedding_is_layer && !plan.layout.balanced_stages) text += " --account-for-embedding-in-pipeline-split";
   if (base.loss_is_layer && !plan.layout.balanced_stages) text += " --account-for-loss-in-pipeline-split";
-  if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
+  if (request.problem.tensor_overlap && mesh.tensor > 1) add("--tp-comm-overlap", "on");
   for (const auto& [flag, value] : {std::pair{"--products", &base.products},
                                     {"--gathered-weights", &base.gathered_weights},
                                     {"--attention", &base.attention},
