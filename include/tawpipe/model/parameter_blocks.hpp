@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
@@ -128,12 +127,7 @@ class ParameterBlocks {
   ParameterNames names_;
 };
 
-}  // namespace tawpipe
-
-#if TAWPIPE_BODIES
-namespace tawpipe::inline v0 {
-
-TAWPIPE_INLINE std::string ParameterBlocks::name(const ParameterRange& range) const {
+inline std::string ParameterBlocks::name(const ParameterRange& range) const {
   const Named first = block_at(range.begin);
   const Named last = block_at(range.end - 1);
   const bool begins = first.range.begin == range.begin;
@@ -142,16 +136,15 @@ TAWPIPE_INLINE std::string ParameterBlocks::name(const ParameterRange& range) co
   return concat(begins ? "" : "part of ", first.name, " to ", ends ? "" : "part of ", last.name);
 }
 
-TAWPIPE_INLINE ParameterBlocks::Named ParameterBlocks::block_at(std::int64_t parameter) const {
+inline ParameterBlocks::Named ParameterBlocks::block_at(std::int64_t parameter) const {
   if (parameter < first_edge().end) return block_in(names_.first_edge, first_edge(), parameter, "first edge");
   if (parameter >= last_edge().begin) return block_in(names_.last_edge, last_edge(), parameter, "last edge");
   const auto layer = static_cast<std::int32_t>((parameter - first_edge().end) / sizes_.layer);
   return {concat(names_.layer, ".", layer), layers(layer, 1)};
 }
 
-TAWPIPE_INLINE ParameterBlocks::Named ParameterBlocks::block_in(const std::vector<ParameterBlock>& blocks,
-                                                                const ParameterRange& edge, std::int64_t parameter,
-                                                                std::string_view otherwise) {
+inline ParameterBlocks::Named ParameterBlocks::block_in(const std::vector<ParameterBlock>& blocks, const ParameterRange& edge,
+                                                        std::int64_t parameter, std::string_view otherwise) {
   std::int64_t begin = edge.begin;
   for (const ParameterBlock& block : blocks) {
     if (parameter < begin + block.count) return {block.name, {begin, begin + block.count}};
@@ -161,4 +154,3 @@ TAWPIPE_INLINE ParameterBlocks::Named ParameterBlocks::block_in(const std::vecto
 }
 
 }  // namespace tawpipe
-#endif
