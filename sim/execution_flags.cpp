@@ -95,7 +95,7 @@ void ExecutionCommands::add_train(CLI::App& app) {
   add_count(train, "--microbatch", request.microbatch, "Sequences of one microbatch (default 1)", "N", "Problem");
   add_count<0>(train, "--seed", request.seed, "Of initial weights and of the data's order (default 0)", "N", "Problem");
   number("--learning-rate", request.learning_rate, "Its peak (default 1e-3)", "Optimizer");
-  number("--least-learning-rate", request.least_learning_rate, "At the end of the cosine (default 1e-4)", "Optimizer");
+  number("--min-learning-rate", request.min_learning_rate, "At the end of the cosine (default 1e-4)", "Optimizer");
   add_count<0>(train, "--warmup", request.warmup, "Steps in which it rises (default 100)", "N", "Optimizer");
   add_count(train, "--decay-steps", request.decay_steps, "Step at which the cosine ends (default --steps)", "N", "Optimizer");
   number("--weight-decay", request.weight_decay, "Of matrices (default 0.1)", "Optimizer");

@@ -28,7 +28,7 @@ namespace tawpipe::sim {
 namespace {
 
 /// Schedules of more tasks are timed a few times a second at best.
-constexpr std::size_t most_improved_tasks = 1'000'000;
+constexpr std::size_t max_improved_tasks = 1'000'000;
 
 struct Start {
   ScheduleChoice choice;
@@ -47,8 +47,8 @@ Start catalogue_best(Problem& problem, const std::vector<ScheduleChoice>& all) {
   problem = chosen_problem(problem, best);
   problem.fold = Fold::off;
   Start start{problem.schedules[0], predict(problem)};
-  if (const std::size_t tasks = start.prediction.schedule.tasks().size(); tasks > most_improved_tasks) {
-    throw InputError(concat("the schedule has ", tasks, " tasks, and one of at most ", most_improved_tasks,
+  if (const std::size_t tasks = start.prediction.schedule.tasks().size(); tasks > max_improved_tasks) {
+    throw InputError(concat("the schedule has ", tasks, " tasks, and one of at most ", max_improved_tasks,
                             " is improved; take fewer microbatches (--global-batch) or devices: a pattern repeats"));
   }
   return start;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double tenth_faster = 1.1;
 /// Simulations of more tasks than this would take a good part of the search's time.
-constexpr std::int64_t most_changed_tasks = 600'000;
+constexpr std::int64_t max_changed_tasks = 600'000;
 
 Cluster with_faster_links(const Cluster& cluster, bool network) {
   return with_changed_links(cluster, [&](Link& link) {
@@ -90,7 +90,7 @@ std::vector<Planned::Change> changes_around(const Planned& planned) {
   if (planned.result.plans.empty()) return {};
   const Plan& best = planned.result.plans.front();
   const Folding& folding = best.summary.folding;
-  if ((folding.factor > 1 ? folding.tasks : best.summary.tasks) > most_changed_tasks) return {};
+  if ((folding.factor > 1 ? folding.tasks : best.summary.tasks) > max_changed_tasks) return {};
   std::vector<Trial> trials = possible_trials(planned);
   const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
   on_threads(threads, trials.size(), [&](std::size_t i) {

@@ -16,8 +16,8 @@ namespace tawpipe::sim {
 namespace {
 
 /// Timelines on one page, and the tasks of one: more are slow to look at.
-constexpr std::size_t most_drawn = 3;
-constexpr std::int64_t most_plan_tasks = 150'000;
+constexpr std::size_t max_drawn = 3;
+constexpr std::int64_t max_plan_tasks = 150'000;
 
 std::string label_of(const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
@@ -46,18 +46,18 @@ void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann
   }
   std::vector<Problem> problems;
   std::vector<Prediction> predictions;
-  problems.reserve(most_drawn);
-  predictions.reserve(most_drawn);
+  problems.reserve(max_drawn);
+  predictions.reserve(max_drawn);
   const auto draw = [&](const Planned& planned, const Plan& plan) {
     const Folding& folding = plan.summary.folding;
     const std::int64_t tasks = folding.factor > 1 ? folding.tasks : plan.summary.tasks;
-    if (tasks > most_plan_tasks) {
+    if (tasks > max_plan_tasks) {
       page.notes.push_back(
           fmt::format("{} is not drawn: its {} tasks are too many for this page; its command with --trace has them.",
                       label_of(plan), format_count(tasks)));
       return;
     }
-    if (predictions.size() == most_drawn) return;
+    if (predictions.size() == max_drawn) return;
     problems.push_back(problem_of(planned.request, plan.layout, plan.choice));
     predictions.push_back(predict(problems.back()));
     page.entries.push_back(ReportEntry::of(label_of(plan), predictions.back(), problems.back()));
@@ -65,7 +65,7 @@ void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann
   };
   for (const Planned& planned : all) {
     const std::size_t shown = std::min(planned.result.plans.size(), static_cast<std::size_t>(planned.flags.top));
-    for (std::size_t i = 0; i < std::min(shown, most_drawn); ++i) draw(planned, planned.result.plans[i]);
+    for (std::size_t i = 0; i < std::min(shown, max_drawn); ++i) draw(planned, planned.result.plans[i]);
   }
   file.write(page);
 }

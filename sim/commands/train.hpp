@@ -18,7 +18,7 @@ struct TrainRequest {
   std::int64_t microbatch = 1;
   std::int64_t steps = 0;
   double learning_rate = 1e-3;
-  double least_learning_rate = 1e-4;
+  double min_learning_rate = 1e-4;
   std::int64_t warmup = 100;
   std::int64_t decay_steps = 0;  ///< 0: `steps`
   double weight_decay = 0.1;

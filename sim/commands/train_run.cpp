@@ -59,7 +59,7 @@ void resolve_model_of(const TrainRequest& request, Run& run) {
   // A named model has the vocabulary of its own tokenizer; trained from scratch, it uses that of
   // the data.
   const bool named = request.model.starts_with("llama-") && !std::filesystem::exists(path, ignored);
-  if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->most_tokens());
+  if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->max_tokens());
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ Run resolve_run(const TrainRequest& request) {
   run.model.optimizer.check();
   run.file->check_vocabulary(run.model.model.vocab);
   run.learning_rate = {.peak = request.learning_rate,
-                       .minimum = std::min(request.least_learning_rate, request.learning_rate),
+                       .minimum = std::min(request.min_learning_rate, request.learning_rate),
                        .warmup_steps = request.warmup,
                        .decay_steps = std::max(request.decay_steps > 0 ? request.decay_steps : request.steps, request.warmup)};
   run.learning_rate.check();
@@ -113,7 +113,7 @@ RunIdentity identity_of(const TrainRequest& request, const Run& run) {
       {"--seed", number(request.seed)},
       {"--data-order", request.data_order},
       {"--learning-rate", number(request.learning_rate)},
-      {"--least-learning-rate", number(request.least_learning_rate)},
+      {"--min-learning-rate", number(request.min_learning_rate)},
       {"--warmup", number(request.warmup)},
       {"--decay-steps", number(request.decay_steps)},
       {"--weight-decay", number(request.weight_decay)},

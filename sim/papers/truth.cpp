@@ -213,7 +213,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   }
   const std::int64_t size = std::max<std::int64_t>(1, row.micro_batch);
   if (row.global_batch % (row.dp() * size) != 0) {
-    return concat(row.global_batch, " sequences are no whole number of microbatches of ", size, " on ", row.dp(), " replicas");
+    return concat(row.global_batch, " sequences are not a whole number of microbatches of ", size, " on ", row.dp(), " replicas");
   }
   Problem problem{.cluster = cluster_of(row, *device), .model = std::get<Transformer>(std::move(model)), .cost = std::move(cost)};
   problem.sequence = row.sequence;

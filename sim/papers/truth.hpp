@@ -57,7 +57,7 @@ struct TruthRow {
 };
 
 /// The rows of a table with the columns of docs/accuracy.md; others are left alone.
-/// @throws InputError  naming line and column of a missing column, or of a cell that is no number
+/// @throws InputError  naming line and column of a missing column, or of a cell that is not a number
 /// or impossible.
 std::vector<TruthRow> read_truth_rows(const std::string& file);
 /// vTrain's measurements, in its own columns. @throws InputError  as above.

@@ -129,7 +129,7 @@ ChakraRank parse_chakra(std::string_view bytes, std::string_view source) {
       throw fail(message, begin, "a message beyond 2 GiB is none of protobuf's");
     const bool right = message == 0 ? head.ParseFromArray(bytes.data() + at, static_cast<int>(length))
                                     : node.ParseFromArray(bytes.data() + at, static_cast<int>(length));
-    if (!right) throw fail(message, begin, "its bytes are no message of Chakra's");
+    if (!right) throw fail(message, begin, "its bytes are not a message of Chakra's");
     at += static_cast<std::size_t>(length);
     if (message > 0) rank.nodes.push_back(node_of(node));
   }

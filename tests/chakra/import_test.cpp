@@ -157,7 +157,7 @@ TEST_CASE("what is wrong in a trace is named with file and node") {
   says(trace_of({{compute(1, 1, {1})}}), "wait for each other: 1 on 1");
   says(trace_of({{compute(1, 1, {4})}}), "waits for node 4, which the file does not have");
   says(trace_of({{compute(1, 1), compute(1, 1)}}), "its id twice");
-  says(trace_of({{send(1, 7)}, {}}), "comm_dst 7 is no rank; there are files of ranks 0 to 1");
+  says(trace_of({{send(1, 7)}, {}}), "comm_dst 7 is not a rank; there are files of ranks 0 to 1");
   says(trace_of({{send(1, 0)}, {}}), "from a rank to itself");
   says(trace_of({{send(1, 1)}, {}}), "rank 1 receives no such message (rank 0 to 1, tag 0)");
   says(trace_of({{send(1, 1)}, {receive(1, 0, {}, 3)}}), "no such message");

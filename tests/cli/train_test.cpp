@@ -202,7 +202,7 @@ TEST_CASE("check-numerics names what a reference folder lacks") {
   check_refused(run("check-numerics --reference " + folder / ""), {"*.config.json", "it has 0"});
 }
 
-TEST_CASE("what cannot be written or is no number is found before the first step") {
+TEST_CASE("what cannot be written or is not a number is found before the first step") {
   const Training training;
   const auto refused = [&](const std::string& more, const std::vector<std::string>& parts) {
     CAPTURE(more);

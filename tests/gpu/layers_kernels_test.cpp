@@ -199,7 +199,7 @@ void check_all() {
   check_norms<T>(700, 1024);
   check_norms<T>(20, 6 * 1024);  // in 16 bits two packs a thread
   check_norms<T>(9, 20);
-  check_norms<T>(5, cuda::RmsNormBackward<T>::most_shared + 8);
+  check_norms<T>(5, cuda::RmsNormBackward<T>::max_shared + 8);
   check_decoder<T>(300, 256);
   check_decoder<T>(37, 22);
   check_decoder<T>(40, 4104);

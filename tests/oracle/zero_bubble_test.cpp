@@ -72,7 +72,7 @@ std::vector<Setting> table() {
 
 /// The schedule without the dependencies on messages between the last rank and the first, but for
 /// the first microbatch of each group of p.
-Schedule without_most_wraps(const Schedule& schedule) {
+Schedule without_max_wraps(const Schedule& schedule) {
   auto parts = schedule.parts();
   const int ranks = schedule.ranks();
   const auto stages = static_cast<int>(parts.stages.size());
@@ -118,7 +118,7 @@ TEST_CASE("interleaved 1F1B has the published bubble rates once most of its mess
     const FixedCost cost = setting.cost();
     const int p = setting.ranks();
     const Schedule schedule = interleaved_one_f_one_b(setting.workload(), p, setting.chunks());
-    const auto relaxed = support::run_pipeline(without_most_wraps(schedule), cost);
+    const auto relaxed = support::run_pipeline(without_max_wraps(schedule), cost);
     setting.check("1f1b_i", relaxed.span_rate);
     // What the table leaves out is p hops, no more: with every dependency kept the span is longer
     // by p c. Chunk times are rounded down to a picosecond, by which m v chunks may be short.

@@ -127,13 +127,13 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
       CAPTURE(i);
       try {
         const Predictor predictor{problem, shipped()};
-        const LeastNeed need = predictor.least(choice);
+        const MinNeed need = predictor.least(choice);
         const Summary summary = predictor.best().summary;
         ++simulated;
         CHECK(to_seconds(need.time) <= to_seconds(summary.makespan));
         CHECK(need.memory.value() <= summary.fullest().value());
         CHECK((need.fits || !summary.fits()));
-        CHECK(to_seconds(bounds.least_time(layout)) <= to_seconds(summary.makespan));
+        CHECK(to_seconds(bounds.min_time(layout)) <= to_seconds(summary.makespan));
         CHECK((bounds.can_hold(layout) || !summary.fits()));
         CHECK(any.seconds <= to_seconds(summary.makespan));
         CHECK((any.can_hold || !summary.fits()));
@@ -143,12 +143,12 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
         none.recompute = Recompute::none;
         none.recompute_layers = 0;
         if (!bounds.can_hold(none) && summary.fits()) {
-          const std::optional<Duration> part = bounds.least_time_of_part(none);
+          const std::optional<Duration> part = bounds.min_time_of_part(none);
           REQUIRE(part);
           CHECK(to_seconds(*part) <= to_seconds(summary.makespan));
         }
         const PlanLayout more = detail::recomputing(layout, layout.recompute_layers + 1);
-        const LeastNeed next = Predictor{problem_of(request, more, choice), shipped()}.least(choice);
+        const MinNeed next = Predictor{problem_of(request, more, choice), shipped()}.least(choice);
         const bool reorders = detail::moves_weights(choice.schedule);
         if (!problem.offload.activations) {  // what is computed again is not copied: detail::may_recompute_part
           CHECK((reorders || to_seconds(next.time) >= to_seconds(need.time) * (1 - 1e-6)));  // less a picosecond a step

@@ -71,7 +71,7 @@ bool can_hold(const PlanRequest& request, LayoutBounds& bounds, const PlanLayout
 
 /// Random layouts with random schedules of the space, until `wanted` fit.
 Drawn draw(const PlanRequest& request, int wanted) {
-  constexpr double most_tasks = 1'500'000;  // more take more memory than a test may
+  constexpr double max_tasks = 1'500'000;  // more take more memory than a test may
   support::Random random{20261122};
   const std::vector<PlanLayout> layouts = planned_layouts(request);
   const std::vector<ScheduleChoice> choices = planned_schedules(shipped());
@@ -85,14 +85,14 @@ Drawn draw(const PlanRequest& request, int wanted) {
     try {
       Problem problem = problem_of(request, layout, choice);
       const double microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size / layout.mesh.data);
-      if (2 * std::max(problem.model->layers, layout.mesh.pipeline) * microbatches > most_tasks) continue;
-      const LeastNeed need = Predictor{problem, shipped()}.least(choice);
+      if (2 * std::max(problem.model->layers, layout.mesh.pipeline) * microbatches > max_tasks) continue;
+      const MinNeed need = Predictor{problem, shipped()}.least(choice);
       if (!need.fits) continue;
       if (drawn.best && need.time >= *drawn.best) {
         ++drawn.fitting;
         continue;
       }
-      if (static_cast<double>(need.steps) * layout.mesh.copies() > most_tasks) problem.fold = Fold::on;
+      if (static_cast<double>(need.steps) * layout.mesh.copies() > max_tasks) problem.fold = Fold::on;
       const Prediction one = predict(problem, shipped());
       if (!one.fits()) continue;
       ++drawn.fitting;

@@ -174,8 +174,8 @@ void check(const Draw& drawn, const Schedule& schedule, std::uint64_t seed) {
   const CopyMap map{drawn.mesh, drawn.ranks()};
   BruteForce brute{schedule, map};
   for (const std::string& finding : brute.run(seed, 3)) FAIL_CHECK(finding);
-  const std::vector<Bytes> least = least_memory(schedule);
-  for (std::size_t r = 0; r < brute.least_peaks().size(); ++r) CHECK(least[r].value() <= brute.least_peaks()[r]);
+  const std::vector<Bytes> least = min_memory(schedule);
+  for (std::size_t r = 0; r < brute.min_peaks().size(); ++r) CHECK(least[r].value() <= brute.min_peaks()[r]);
 }
 
 Counts check_draws(const ScheduleInfo& info, std::uint64_t seed) {

@@ -45,10 +45,10 @@ std::string demangled(const char* name) {
 
 cudaError_t launch(const void* kernel, const Launch& launch, cudaStream_t stream) {
   const auto asked = shared_of_kernels().find(kernel);
-  const std::size_t most_shared = std::max<std::size_t>(48 * 1024, asked == shared_of_kernels().end() ? 0 : asked->second);
+  const std::size_t max_shared = std::max<std::size_t>(48 * 1024, asked == shared_of_kernels().end() ? 0 : asked->second);
   if (stream_of(stream).device() != current_device()) return fail(cudaErrorInvalidResourceHandle);
   if (launch.grid.x == 0 || launch.grid.y == 0 || launch.grid.y > 65535 || launch.grid.z != 1 || launch.block.x == 0 ||
-      launch.block.x > 1024 || launch.shared > most_shared) {
+      launch.block.x > 1024 || launch.shared > max_shared) {
     return fail(cudaErrorInvalidConfiguration);
   }
   const auto name = kernel_names().find(kernel);

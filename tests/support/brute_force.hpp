@@ -53,7 +53,7 @@ class BruteForce {
   }
 
   /// [rank] the least peak over the orders followed.
-  const std::vector<std::int64_t>& least_peaks() const { return peaks_; }
+  const std::vector<std::int64_t>& min_peaks() const { return peaks_; }
 
  private:
   using Access = tawpipe::Access;

@@ -47,7 +47,7 @@ inline tawpipe::Duration whole(const tawpipe::FixedCost& cost) {
 }
 
 /// The largest of peak_saved().
-inline int most_saved(const tawpipe::schedules::PipelineProgram& program) {
+inline int max_saved(const tawpipe::schedules::PipelineProgram& program) {
   const auto peaks = tawpipe::schedules::peak_saved(program);
   return *std::max_element(peaks.begin(), peaks.end());
 }

@@ -29,7 +29,7 @@ struct MeasuredDevice {
   std::int64_t memory = 0;  ///< bytes
   double kernel_gap = 0;    ///< s from a kernel's end to the next one's start
   double launch = 0;        ///< s that the host takes to launch a kernel
-  double to_host = 0;       ///< bytes/s to the host's pinned memory, alone
+  double to_host = 0;       ///< bytes/s to the host's pinned memory, with no other copy
   double from_host = 0;     ///< bytes/s the other way
   std::vector<MeasuredKernel> kernels;
 };

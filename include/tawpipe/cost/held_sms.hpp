@@ -79,7 +79,7 @@ struct HeldSms {
   void check(const DeviceSpec& device) const {
     const int all = sms_of(device);
     if (speeds.empty() || measured_sms == 0 || measured_sms == all) return;
-    throw InputError(concat("the speeds beside held SMs were measured on a device of ", measured_sms, " SMs, and ",
+    throw InputError(concat("the speeds while SMs are held were measured on a device of ", measured_sms, " SMs, and ",
                             quote(device.name), " has ", all, "; measure them there"));
   }
 

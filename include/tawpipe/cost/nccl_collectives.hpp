@@ -127,7 +127,7 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
   ring.bus_bandwidth =
       detail::alone_on(detail::channel_loads(Op::all_gather, Algorithm::ring, orders, members[0], cluster), cluster);
   ring.sm = detail::compute_capability(cluster.device(members[0]));
-  ring.low_latency_most = ll_most(ring.sm, ring.nodes);
+  ring.max_low_latency = max_ll(ring.sm, ring.nodes);
   ring.same_channels = orders.size() == 1;
   ring.nvlink = ring.ranks > ring.nodes;  // with one rank a node LL128 may be unavailable
   struct Hops {
@@ -150,9 +150,9 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
   }
   std::size_t fewest = members.size();
   for (const auto& [begin, end] : nodes) fewest = std::min(fewest, end - begin);
-  constexpr std::size_t most_heads = 32;  // NCCL_MAX_NVLS_ARITY
+  constexpr std::size_t max_heads = 32;  // NCCL_MAX_NVLS_ARITY
   if (ring.nvlink && fewest > 2) {
-    ring.heads = static_cast<int>(std::min(ring.nodes == 1 ? most_heads : orders.size(), std::min(fewest, most_heads)));
+    ring.heads = static_cast<int>(std::min(ring.nodes == 1 ? max_heads : orders.size(), std::min(fewest, max_heads)));
     ring.nvlink_bandwidth = slowest;
   }
   ring.extra_inside = std::max(0.0, inside.mean() - (ring.nvlink ? 3.4e-6 : 5.7e-6));

@@ -29,21 +29,21 @@ constexpr std::string_view name(NcclProtocol protocol) {
 struct NcclRing {
   int ranks = 2;
   int nodes = 1;
-  bool nvlink = true;               ///< inside a node; otherwise PCI Express
-  double bus_bandwidth = 0;         ///< of all channels together, at the ring's slowest link
-  double low_latency_most = 141e9;  ///< the maximum of LL: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see ll_most()
-  bool same_channels = true;        ///< all channels visit the ranks in the same order: a broadcast then pays one hop's latency
-  double extra_inside = 0;          ///< seconds that a hop inside a node takes beyond NCCL's figure, for any protocol
-  double extra_network = 0;         ///< the same between nodes
-  int sm = 80;                      ///< compute capability of the ranks
-  int heads = 0;                    ///< ranks of a node that sum in its NVSwitches (NVLink SHARP); 0: none can
-  double nvlink_bandwidth = 0;      ///< of one rank into those
+  bool nvlink = true;              ///< inside a node; otherwise PCI Express
+  double bus_bandwidth = 0;        ///< of all channels together, at the ring's slowest link
+  double max_low_latency = 141e9;  ///< the maximum of LL: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see max_ll()
+  bool same_channels = true;       ///< all channels visit the ranks in the same order: a broadcast then pays one hop's latency
+  double extra_inside = 0;         ///< seconds that a hop inside a node takes beyond NCCL's figure, for any protocol
+  double extra_network = 0;        ///< the same between nodes
+  int sm = 80;                     ///< compute capability of the ranks
+  int heads = 0;                   ///< ranks of a node that sum in its NVSwitches (NVLink SHARP); 0: none can
+  double nvlink_bandwidth = 0;     ///< of one rank into those
 };
 
 /// The maximum bandwidth of LL, by compute capability (80, 90, 100) and number of nodes. Across
 /// nodes on a machine with Intel CPUs NCCL uses its oldest row.
 /// Source: NCCL 2.28.9, src/graph/tuning.cc, llMaxBws.
-constexpr double ll_most(int sm, int nodes) {
+constexpr double max_ll(int sm, int nodes) {
   if (nodes == 1) return sm >= 100 ? 282e9 : sm >= 90 ? 141e9 : sm >= 80 ? 87.7e9 : 39e9;
   return nodes <= 2 ? 39e9 : 20.4e9;
 }
@@ -94,7 +94,7 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
     cost.latency_s = base[p] + (steps - across) * inside + across * between;
   }
   double bus = ring.bus_bandwidth;
-  if (protocol == NcclProtocol::ll) bus = std::min(ring.low_latency_most, bus / 2);
+  if (protocol == NcclProtocol::ll) bus = std::min(ring.max_low_latency, bus / 2);
   if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? 0.92 * bus : 0;
   cost.bytes_per_second = bus * n / steps;
   return cost;
@@ -122,7 +122,7 @@ constexpr NcclCost nccl_tree_cost(NcclProtocol protocol, const NcclRing& ring) {
   int levels = 0;
   while (ring.nodes >> (levels + 1) > 0) ++levels;
   double bus = 0.92 * ring.bus_bandwidth;
-  if (protocol == NcclProtocol::ll) bus = std::min(ring.low_latency_most, bus / 3.8);
+  if (protocol == NcclProtocol::ll) bus = std::min(ring.max_low_latency, bus / 3.8);
   if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? bus * (ring.nodes == 1 ? 7.0 / 9 : 120.0 / 128) : 0;
   const double inside = (ring.nvlink ? nvlink[p] : pci[p]) + ring.extra_inside;
   return {base[p] + 2 * ((ring.ranks / ring.nodes - 1) * inside + levels * (network[p] + ring.extra_network)), bus / 2};

@@ -110,7 +110,7 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   for (const auto& [name, value] : {std::pair{"train_batch_size", s.batch},
                                     {"train_micro_batch_size_per_gpu", s.microbatch},
                                     {"gradient_accumulation_steps", s.accumulation}}) {
-    detail::check_size(read, name, value, detail::most_sequences / 1000);
+    detail::check_size(read, name, value, detail::max_sequences / 1000);
   }
   const int tensor = std::max(1, s.tensor);
   const int data =

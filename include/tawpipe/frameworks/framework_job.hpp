@@ -222,7 +222,7 @@ inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job, bool w
                  "stages of other than equal numbers of layers are not written (--layers-per-stage)");
   reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once (--loss-chunk)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
-  reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size,
+  reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are not a multiple of ", job.microbatch_size,
                                                       " a microbatch x ", job.batch_parts(), " data-parallel replicas"));
 }
 
@@ -256,7 +256,7 @@ template <class Settings, class Number>
 void check_size(const ReadSettings<Settings>& read, std::string_view name, Number value, std::int64_t most) {
   if (value < 0 || value > most) read.fail(name, concat(value, " must be at most ", most, ", and not below 0"));
 }
-inline constexpr std::int64_t most_sequences = 1'000'000'000;
+inline constexpr std::int64_t max_sequences = 1'000'000'000;
 
 /// The product of sizes, or any number above `most` if it exceeds that.
 inline std::int64_t product_of(std::initializer_list<int> sizes, int most) {
@@ -278,7 +278,7 @@ template <class Settings>
 void check_batch(const ReadSettings<Settings>& read, std::string_view name, const FrameworkJob& job) {
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
   if (job.global_batch % unit == 0 && job.global_batch > 0) return;
-  read.fail(name, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size, " a microbatch x ",
+  read.fail(name, concat(job.global_batch, " sequences are not a multiple of ", job.microbatch_size, " a microbatch x ",
                          job.batch_parts(), " data-parallel replicas"));
 }
 

@@ -35,7 +35,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   for (const auto& [name, value] : {std::pair{"--micro-batch-size", flags.microbatch},
                                     {"--global-batch-size", flags.global_batch},
                                     {"--seq-length", flags.sequence}}) {
-    detail::check_size(read, name, value, detail::most_sequences);
+    detail::check_size(read, name, value, detail::max_sequences);
   }
   for (const auto& [name, value] : {std::pair{"--tensor-model-parallel-size", flags.tensor},
                                     {"--pipeline-model-parallel-size", flags.pipeline},
@@ -200,7 +200,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
       job.recompute == Recompute::selective && !job.recompute_parts.any() && !(job.model && !job.model->fused_attention),
       "selective recomputation is of named parts (--recompute selective:core_attn)");
   reasons.add_if(job.recompute_parts.activation,
-                 "the MLP's function alone is recomputed in mixtures of experts only (--recompute selective:mlp)");
+                 "only the MLP's function is recomputed in mixtures of experts only (--recompute selective:mlp)");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,

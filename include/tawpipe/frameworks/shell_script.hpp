@@ -316,7 +316,7 @@ class ShellScript {
       if (i > 0 && !several) word.text += ' ';
       if (several && word.text.empty()) word.line = value[i].line;
       filled_in_ += value[i].text.size() + 1;
-      if (filled_in_ > most_filled_in) fail(line, "variables make too much text of each other");
+      if (filled_in_ > max_filled_in) fail(line, "variables make too much text of each other");
       word.text += value[i].text;
       if (word.unknown.empty()) word.unknown = value[i].unknown;
     }
@@ -378,7 +378,7 @@ class ShellScript {
   int line_ = 1;
   static constexpr std::string_view keywords = "if then elif else fi case esac for while until do done { } time exec";
   ShellConditions conditions_;
-  static constexpr std::size_t most_filled_in = 1 << 22;
+  static constexpr std::size_t max_filled_in = 1 << 22;
   std::size_t filled_in_ = 0;  ///< bytes expanded from variables
   bool in_text_ = false;       ///< in the value of NAME=...: one text, with its lines
   std::map<std::string, Variable> variables_;

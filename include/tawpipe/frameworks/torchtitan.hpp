@@ -155,10 +155,10 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     read.fail("parallelism.data_parallel_shard_degree",
               concat(s.shard, " is not what the others leave of the cluster's ", devices, " devices, ", left, "; -1 means that"));
   }
-  detail::check_size(read, "training.local_batch_size", s.local_batch, detail::most_sequences);
-  detail::check_size(read, "training.seq_len", s.sequence, detail::most_sequences);
+  detail::check_size(read, "training.local_batch_size", s.local_batch, detail::max_sequences);
+  detail::check_size(read, "training.seq_len", s.sequence, detail::max_sequences);
   detail::check_size(read, "parallelism.pipeline_parallel_layers_per_stage", s.layers_a_stage, Transformer::max_layers);
-  if (s.global_batch != -1) detail::check_size(read, "training.global_batch_size", s.global_batch, detail::most_sequences);
+  if (s.global_batch != -1) detail::check_size(read, "training.global_batch_size", s.global_batch, detail::max_sequences);
   if (s.microbatch < 1) read.fail("parallelism.pipeline_parallel_microbatch_size", "must be 1 or more");
   if (s.local_batch < 1) read.fail("training.local_batch_size", "must be 1 or more");
   job.mesh = {.tensor = s.tensor, .context = s.context, .data = s.replicate * left};
@@ -240,7 +240,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(pipeline != nullptr && pipeline->chunks == 0 && job.chunks() == 1,
                  concat(name, " has two chunks a device or more"));
   reasons.add_if(pipeline != nullptr && pipeline->chunks == 1 && detail::option_of(job.choice, "overlap", "off") != "off",
-                 "PyTorch's 1F1B and GPipe have no sends and receives beside computation (overlap=off)");
+                 "PyTorch's 1F1B and GPipe have no sends and receives that overlap computation (overlap=off)");
   for (const auto& [key, value] : job.choice.options) {
     reasons.add_if(!(key == "chunks" || key == "prefetch" || key == "reshard" || key == "overlap" || value == "flat"),
                    concat("torchtitan has no option ", key, "=", value));

@@ -317,10 +317,10 @@ class StragglerCsv {
 
   void read_row() {
     StragglerRow row{.replica = whole(dp_rank, 1 << 20),
-                     .stage = whole(stage, most_stages),
+                     .stage = whole(stage, max_stages),
                      .rank = whole(rank, 1 << 24),
                      .start = number(start_ts),
-                     .chunk = whole(gmc, most_stages, -1),
+                     .chunk = whole(gmc, max_stages, -1),
                      .microbatch = whole(mb_id, 1 << 24, -1)};
     const double took = number(duration);
     if (took < 0) throw lines_.fail(*place_[duration], "a duration must not be negative", names[duration]);
@@ -363,7 +363,7 @@ class StragglerCsv {
     return run;
   }
 
-  static constexpr std::int32_t most_stages = 65'535;
+  static constexpr std::int32_t max_stages = 65'535;
 
   std::string source_;
   CsvReader lines_;

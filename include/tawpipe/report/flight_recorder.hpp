@@ -85,7 +85,7 @@ class FlightRecorderReader {
       left.remove_prefix(std::min(left.find_first_of("0123456789"), left.size()));
       if (left.empty()) break;
       const auto rank = take_number<std::int32_t>(left);
-      if (!rank || *rank > most_ranks) ranks.fail(concat("a rank is larger than ", most_ranks));
+      if (!rank || *rank > max_ranks) ranks.fail(concat("a rank is larger than ", max_ranks));
       group.ranks.push_back(*rank);
     }
     const auto [at, added] = groups_.try_emplace({group.name, group.ranks}, static_cast<std::int32_t>(record_.groups.size()));
@@ -185,17 +185,17 @@ class FlightRecorderReader {
     for (const Value tensor : *sizes) {
       std::int64_t product = 1;
       for (const Value axis : tensor) {
-        const auto size = axis.whole<std::int64_t>(0, most_elements);
-        if (size > 0 && product > most_elements / size) axis.fail(concat("a tensor has more than ", most_elements, " elements"));
+        const auto size = axis.whole<std::int64_t>(0, max_elements);
+        if (size > 0 && product > max_elements / size) axis.fail(concat("a tensor has more than ", max_elements, " elements"));
         product *= size;
       }
-      sum = std::min(most_elements, sum + product);
+      sum = std::min(max_elements, sum + product);
     }
     return sum;
   }
 
-  static constexpr std::int32_t most_ranks = 1 << 20;
-  static constexpr std::int64_t most_elements = std::int64_t{1} << 50;
+  static constexpr std::int32_t max_ranks = 1 << 20;
+  static constexpr std::int64_t max_elements = std::int64_t{1} << 50;
 
   FlightRecord record_;
   std::map<std::pair<std::string, std::vector<std::int32_t>>, std::int32_t> groups_;

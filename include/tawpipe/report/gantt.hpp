@@ -67,7 +67,7 @@ class GanttDrawer {
         moves_weights_ = moves_weights_ || task.payload == Payload::weights;
       }
     }
-    for (const auto& of_rank : stages) most_stages_ = std::max(most_stages_, of_rank.size());
+    for (const auto& of_rank : stages) max_stages_ = std::max(max_stages_, of_rank.size());
     if (begin_ > end_) begin_ = end_ = 0;
     const double makespan = static_cast<double>(std::max<std::int64_t>(end_ - begin_, 1));
     const double cells = makespan / static_cast<double>(std::clamp<std::int64_t>(shortest, 1, end_ - begin_ + 1));
@@ -134,7 +134,7 @@ class GanttDrawer {
                              exact_seconds(timeline_.end_of(task))));
     computed_.insert(one.op);
     if (wide < 11 || one.microbatch < 0) return;
-    const bool two = most_stages_ > 1 && has_stage && wide >= 17;
+    const bool two = max_stages_ > 1 && has_stage && wide >= 17;
     drawing_.words(from + wide / 2, y + (two ? 11.5 : 16), std::to_string(one.microbatch), two ? 10.5 : 11, TextAnchor::middle);
     if (two) {
       drawing_.words(from + wide / 2, y + 21, fmt::format("{}{}", moves_weights_ ? "W" : "s", number(one.stage)), 8,
@@ -212,10 +212,10 @@ class GanttDrawer {
   double width_ = 0;  ///< of the longest row
   double scale_ = 0;  ///< points a picosecond
   bool moves_weights_ = false;
-  std::size_t most_stages_ = 0;  ///< of any rank
-  std::set<Op> computed_;        ///< ops that have a cell
-  std::set<Payload> seen_;       ///< of communications
-  std::vector<double> rows_;     ///< [rank] y
+  std::size_t max_stages_ = 0;  ///< of any rank
+  std::set<Op> computed_;       ///< ops that have a cell
+  std::set<Payload> seen_;      ///< of communications
+  std::vector<double> rows_;    ///< [rank] y
   Drawing drawing_;
 };
 

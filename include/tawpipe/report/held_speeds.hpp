@@ -56,7 +56,7 @@ inline HeldSpeeds parse_held_speeds(std::string_view text, std::string_view sour
     found.speeds.push_back({ctas->whole<int>(1, max_device_sms), std::min(1.0, line.at("speed").positive())});
   }
   if (found.speeds.empty()) {
-    lines.fail(concat("no line has a \"speed\" beside \"ctas\" at ", priority, " priority; give what bench_gpu_beside printed"));
+    lines.fail(concat("no line has a \"speed\" and \"ctas\" at ", priority, " priority; give what bench_gpu_beside printed"));
   }
   std::sort(found.speeds.begin(), found.speeds.end(), [](const HeldSpeed& a, const HeldSpeed& b) { return a.ctas < b.ctas; });
   for (std::size_t i = 1; i < found.speeds.size(); ++i) {

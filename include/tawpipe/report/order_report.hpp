@@ -75,12 +75,12 @@ inline OrderReport order_report(const CommProgram& program, const HangVerdict& v
       text += fmt::format("  {:<18} {} {}, {} bytes\n", place_of(program, call), one_line(one.id), name(one.op), one.bytes);
     }
   }
-  constexpr std::size_t most_crossed = 8;
+  constexpr std::size_t max_crossed = 8;
   for (std::size_t i = 0; i < verdict.crossed.size(); ++i) {
     const auto& [send, receive] = verdict.crossed[i];
     json["crossed_data"].push_back({{"send", call_text(program, send)}, {"receive", call_text(program, receive)}});
-    if (i == most_crossed) text += fmt::format("and {} more\n", verdict.crossed.size() - i);
-    if (i >= most_crossed) continue;
+    if (i == max_crossed) text += fmt::format("and {} more\n", verdict.crossed.size() - i);
+    if (i >= max_crossed) continue;
     text += fmt::format("{} is received by {}, which expects other data\n", one_line(call_text(program, send)),
                         one_line(call_text(program, receive)));
   }

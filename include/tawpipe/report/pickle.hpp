@@ -150,7 +150,7 @@ class PickleReader {
         case 0x92:  // NEWOBJ_EX
           fail("it holds a function or an object, which data has none of; nothing of it was executed");
         default:
-          fail(concat("byte ", static_cast<int>(op), " is no operation that data needs"));
+          fail(concat("byte ", static_cast<int>(op), " is not an operation that data needs"));
       }
     }
   }
@@ -324,7 +324,7 @@ class PickleReader {
     }
     if (!kept.whole) fail("a list or dictionary holds itself, which data has no need of");
     copied_ += kept.size;
-    if (copied_ > most_copied) fail(concat("what stands in several places has more than ", most_copied, " values"));
+    if (copied_ > max_copied) fail(concat("what stands in several places has more than ", max_copied, " values"));
     push(kept.value);
   }
 
@@ -336,7 +336,7 @@ class PickleReader {
 
   static constexpr std::size_t deepest = 32;
   static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
-  static constexpr std::size_t most_copied = std::size_t{1} << 23;
+  static constexpr std::size_t max_copied = std::size_t{1} << 23;
 
   std::string_view bytes_;
   std::size_t at_ = 0;

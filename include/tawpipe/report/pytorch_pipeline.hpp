@@ -316,7 +316,7 @@ inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int
 /// @throws InputError  if it is not one, naming what it sends instead.
 inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
   const auto refuse = [&](const std::string& why) {
-    throw InputError(one_line(concat("schedule ", quote(schedule.name()), " is no activation pipeline: ", why,
+    throw InputError(one_line(concat("schedule ", quote(schedule.name()), " is not an activation pipeline: ", why,
                                      "; PyTorch's CSV holds pipelines, such as 1f1b and gpipe")));
   };
   for (const Task& task : schedule.tasks()) {

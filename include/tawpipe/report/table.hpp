@@ -77,7 +77,7 @@ class Table {
     const bool narrow = style.max_width > 0 && all(widths) > style.max_width;
     const bool wraps = narrow && columns_.size() > 1 && columns_.back().align == Align::left;
     const int room = style.max_width - (all(widths) - widths.back());
-    const bool under = wraps && room < least_room;
+    const bool under = wraps && room < min_room;
     if (wraps && !under) widths.back() = room;
     if (narrow) {
       for (int& width : widths) width = std::min(width, style.max_width);
@@ -103,7 +103,7 @@ class Table {
 
  private:
   static constexpr int gap = 2;
-  static constexpr int least_room = 30;  ///< minimum width in which sentences are wrapped next to other columns
+  static constexpr int min_room = 30;  ///< minimum width in which sentences are wrapped next to other columns
   static int add_gap(int sum, int width) { return sum + gap + width; }
 
   struct Row {

@@ -38,7 +38,7 @@ inline TaskGraphPlatform platform_from_json(JsonValue value) {
 inline void add_task_from_json(TaskGraph& graph, JsonValue value) {
   const bool message = value.size() > 0 && value[0].text() == "X";
   if (value.size() > 0 && !message && value[0].text() != "C")
-    value[0].fail(concat(value[0].shown(), " is no task; write C or X"));
+    value[0].fail(concat(value[0].shown(), " is not a task; write C or X"));
   value.of_size(message ? 5 : 4, R"(["C", device, seconds, [deps]] or ["X", source, destination, bytes, [deps]])");
   const auto devices = static_cast<std::size_t>(graph.platform.devices());
   const std::size_t amount = message ? 3 : 2;

@@ -78,7 +78,7 @@ struct Task {
 
   /// The number of the peer or of the group, whichever the op has; -1 if it has neither.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
-  /// What the links of a communication depend on besides op and rank: its partner, for an
+  /// What the links of a communication depend on in addition to op and rank: its partner, for an
   /// all_to_all also the sizes of its pairs.
   constexpr std::int64_t route() const {
     return std::int64_t{partner()} << 32 | static_cast<std::uint32_t>(is_all_pairs(op) ? number(split) : -1);

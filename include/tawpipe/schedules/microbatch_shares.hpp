@@ -71,8 +71,8 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds)
   }
   double all = 0;
   for (const double speed : speeds) all += speed;
-  double most_busy = 0;
-  for (int least = 1; least <= 8 && most_busy < 0.95; ++least) {
+  double max_busy = 0;
+  for (int least = 1; least <= 8 && max_busy < 0.95; ++least) {
     std::vector<int> counts;
     double longest = 0;
     double done = 0;
@@ -82,8 +82,8 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds)
       done += counts.back();
     }
     const double busy = done / (longest * all);
-    if (busy <= most_busy + 1e-9) continue;
-    most_busy = busy;
+    if (busy <= max_busy + 1e-9) continue;
+    max_busy = busy;
     best = std::move(counts);
   }
   return best;

@@ -216,7 +216,7 @@ class OrderClock {
 /// The most backward work of a device while no forward runs: limited by the activations that it
 /// holds at the beginning. With `alive` activations of stages before their backward_input, the rest
 /// of the memory holds those that wait for their backward_weight.
-inline std::int64_t most_backward_work(std::int64_t limit, std::int64_t all, const OrderStage& least, const OrderStage& most) {
+inline std::int64_t max_backward_work(std::int64_t limit, std::int64_t all, const OrderStage& least, const OrderStage& most) {
   std::int64_t best = 0;
   for (std::int64_t alive = 0; alive <= std::min(all, limit / least.saved); ++alive) {
     const std::int64_t rest = limit - alive * least.saved;
@@ -280,7 +280,7 @@ inline std::int64_t order_bound(const OrderProblem& problem) {
     const std::int64_t wait_before = std::max<std::int64_t>(back[last] - head[first] - forwards, 0);
     // The time after: a forward, at best of its last stage, ends at least this long before the end.
     const std::int64_t after = chain - head[last] - stages[last].forward;
-    const std::int64_t wait_after = std::max<std::int64_t>(after - detail::most_backward_work(limit, all, least, most), 0);
+    const std::int64_t wait_after = std::max<std::int64_t>(after - detail::max_backward_work(limit, all, least, most), 0);
     bound = std::max(bound, head[first] + work + std::max(wait_before, wait_after));
     bound = std::max({bound, head[first] + forward_work + after, back[last] + work - forward_work});
     // Both waits count if the two times do not overlap.

@@ -27,7 +27,7 @@ struct FoundOrder {
 };
 
 /// Computations in all orders of the standard number of moves, at most.
-inline constexpr std::int64_t most_timed_computations = 20'000'000;
+inline constexpr std::int64_t max_timed_computations = 20'000'000;
 
 /// The order with the shortest makespan found, and among those one with a short span. Given orders
 /// are tried first, so that the result is never longer than any of them that respects the limits. A
@@ -128,7 +128,7 @@ TAWPIPE_INLINE FoundOrder search_order(const OrderProblem& problem, std::int64_t
   }
   const std::int64_t most = moves > standard_moves
                                 ? moves
-                                : std::min(moves, std::max<std::int64_t>(most_timed_computations / search.computations(), 16));
+                                : std::min(moves, std::max<std::int64_t>(max_timed_computations / search.computations(), 16));
   const std::int64_t rounds = std::clamp<std::int64_t>(most / standard_moves, 1, 8);
   for (std::int64_t round = 0; round < rounds; ++round) {
     if (round > 0) search.begin_round();

@@ -91,7 +91,7 @@ struct BestTimes {
 /// by any number of tensor-parallel ones: weights keep their widths, cut in as many parts; of
 /// tokens there may be any number, so many that waves of tiles over them, and what does not grow
 /// with them, take nothing.
-inline double least_product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device, int ranks) {
+inline double min_product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device, int ranks) {
   constexpr std::int64_t many = std::int64_t{1} << 30;
   const bool sums_tokens = kernel.by_context == Kernel::Dimension::k;
   const auto tokens = static_cast<double>(sums_tokens ? kernel.k : kernel.m * kernel.batch);
@@ -115,7 +115,7 @@ inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const
     if (kernel.kind == Kernel::Kind::traffic) {
       times.traffic += count * kernel.bytes / (device.memory_bandwidth.value() * curves.memory);
     } else if (kernel.kind == Kernel::Kind::product) {
-      times.products += least_product_seconds(kernel, curves, device, ranks);
+      times.products += min_product_seconds(kernel, curves, device, ranks);
     } else {
       DeviceCurves best = curves;
       best.attention_fill = best.attention_backward_fill = 0;

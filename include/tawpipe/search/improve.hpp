@@ -190,7 +190,7 @@ class ImproveSearch {
       for (const auto& kinds : overlaps) {
         for (const auto& [one, other] : {kinds, std::pair{kinds.second, kinds.first}}) {
           if (over()) return better;
-          again = take_all({one, other}, true, concat("each ", text(other), " after the ", text(one), " beside it")) || again;
+          again = take_all({one, other}, true, concat("each ", text(other), " after the concurrent ", text(one))) || again;
         }
       }
       better = better || again;
@@ -286,7 +286,7 @@ class ImproveSearch {
       if (over()) return false;
       MovableSchedule changed = now_;
       if (!changed.wait(now_.at(second), now_.at(first))) continue;
-      if (take(std::move(changed), "a communication after one beside it that all wait for")) return true;
+      if (take(std::move(changed), "a communication after a concurrent one that all wait for")) return true;
     }
     return false;
   }

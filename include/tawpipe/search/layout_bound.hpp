@@ -63,7 +63,7 @@ class LayoutBounds {
   }
 
   /// A lower bound on any schedule's iteration on this layout.
-  Duration least_time(const PlanLayout& layout) {
+  Duration min_time(const PlanLayout& layout) {
     const Problem& problem = request_.problem;
     const std::vector<std::pair<Rank, int>>& ranks = classes(layout.mesh);
     double rate = 0;  // microbatches a picosecond, of all
@@ -82,7 +82,7 @@ class LayoutBounds {
 
   /// The same with full recomputation of the least part of all layers with which can_hold() is true;
   /// none if that is all of them. @pre can_hold() is false, with nothing computed again
-  std::optional<Duration> least_time_of_part(PlanLayout layout) {
+  std::optional<Duration> min_time_of_part(PlanLayout layout) {
     layout.recompute = Recompute::full;
     int least = 1;
     for (int most = request_.problem.model->layers; least < most;) {
@@ -92,17 +92,17 @@ class LayoutBounds {
     }
     if (least >= request_.problem.model->layers) return std::nullopt;
     layout.recompute_layers = least;
-    return least_time(layout);
+    return min_time(layout);
   }
 
   /// Whether a replica's devices together can hold the minimum for any schedule: the model's states
   /// once over all replicas, and, for one microbatch, the activations that all layers keep when the
   /// last one's forward ends. Any of it may be offloaded to host memory.
   bool can_hold(const PlanLayout& layout) {
-    return layout.offload.value_or(request_.problem.offload).any() || least_memory(layout) <= usable_;
+    return layout.offload.value_or(request_.problem.offload).any() || min_memory(layout) <= usable_;
   }
   /// That minimum in bytes of a device, mean.
-  double least_memory(const PlanLayout& layout) { return states_ + saved(layout) / layout.mesh.pipeline; }
+  double min_memory(const PlanLayout& layout) { return states_ + saved(layout) / layout.mesh.pipeline; }
   /// The additional time of layers whose ranks share them and wait for each other: an estimate.
   double usual_wait(const PlanLayout& layout) {
     const Times& times = times_of(layout, classes(layout.mesh).front().first);

@@ -22,7 +22,7 @@
 namespace tawpipe::inline v0 {
 
 /// The lower bounds of a schedule.
-struct LeastNeed {
+struct MinNeed {
   Duration time = {};       ///< of an iteration: no simulation of the schedule is shorter
   Bytes memory = {};        ///< of the rank that is fullest relative to its limit
   bool fits = true;         ///< false: some rank needs more than is usable, under any timing
@@ -96,7 +96,7 @@ class LeastTimes {
 
   std::int64_t of(TaskId id) { return times_of(id).first; }
 
-  /// Its time alone, and where all copies of the schedule send at once through a node's adapters.
+  /// Its time with no other on its links, and where all copies of the schedule send at once through a node's adapters.
   std::pair<std::int64_t, std::int64_t> times_of(TaskId id) {
     const Task& task = schedule_.task(id);
     if (is_compute(task.op)) {
@@ -292,7 +292,7 @@ class LeastMemory {
     }
   }
   /// @param need  gets the fullest rank's, and whether all fit
-  void take(const Cluster& cluster, double usable, LeastNeed& need) const {
+  void take(const Cluster& cluster, double usable, MinNeed& need) const {
     std::vector<std::size_t> begin(computed_.size() + 1, 0);
     for (std::size_t rank = 0; rank < computed_.size(); ++rank) {
       begin[rank + 1] = begin[rank] + static_cast<std::size_t>(computed_[rank]) + 1;
@@ -346,9 +346,9 @@ class LeastMemory {
 /// @param known     cache of times for the same cluster and cost; null: none
 /// Complexity: O(tasks + dependencies + uses), and the cost model once for each distinct task.
 template <CostModel Cost>
-LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cost& cost, double usable = 1,
-                     detail::CollectiveTimes* known = nullptr) {
-  LeastNeed need;
+MinNeed min_need(const Schedule& schedule, const Cluster& cluster, const Cost& cost, double usable = 1,
+                 detail::CollectiveTimes* known = nullptr) {
+  MinNeed need;
   detail::LeastTimes<Cost> times{schedule, cluster, cost, known};
   detail::LeastMemory memory{schedule};
   for (const StageWork& stage : schedule.stages()) {

@@ -22,7 +22,7 @@ inline constexpr double plan_tolerance = 1e-4;
 struct Plan {
   PlanLayout layout;
   ScheduleChoice choice;
-  Duration bound;  ///< a lower bound on its simulated time (least_need())
+  Duration bound;  ///< a lower bound on its simulated time (min_need())
   Summary summary;
 };
 

@@ -37,9 +37,9 @@ class Predictor {
   Prediction best(const ScheduleChoice& choice) const;
 
   /// The schedule's lower bounds with the smallest of the microbatch sizes, without simulating it.
-  /// @param known  as for least_need()
+  /// @param known  as for min_need()
   /// @throws InputError  as best()
-  LeastNeed least(const ScheduleChoice& choice, detail::CollectiveTimes* known = nullptr) const;
+  MinNeed least(const ScheduleChoice& choice, detail::CollectiveTimes* known = nullptr) const;
 
  private:
   /// The work with one microbatch size, of all devices and of one replica.
@@ -227,11 +227,11 @@ TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice) const {
   return *std::move(best);
 }
 
-TAWPIPE_INLINE LeastNeed Predictor::least(const ScheduleChoice& choice, detail::CollectiveTimes* known) const {
+TAWPIPE_INLINE MinNeed Predictor::least(const ScheduleChoice& choice, detail::CollectiveTimes* known) const {
   const Work& work = works_.front();
   Schedule schedule = build(choice, work);
   if (!mesh_.is_plain()) schedule = compose_kept(schedule, work.whole, mesh_, composition(schedule), {true, true, true});
-  return std::visit([&](const auto& cost) { return least_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
+  return std::visit([&](const auto& cost) { return min_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
                     problem_.cost);
 }
 

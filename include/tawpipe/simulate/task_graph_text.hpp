@@ -101,7 +101,7 @@ class TaskGraphReader {
     if (kind != "C" && kind != "X") {
       if (at_ == end_ && kind.empty()) throw fail(concat("the file ends after ", task, " of ", tasks, " tasks"));
       throw fail(
-          concat(shown(kind), " is no task; write C DEVICE SECONDS NDEPS DEP... or X SOURCE DESTINATION BYTES NDEPS DEP..."));
+          concat(shown(kind), " is not a task; write C DEVICE SECONDS NDEPS DEP... or X SOURCE DESTINATION BYTES NDEPS DEP..."));
     }
     const auto device = number<std::int32_t>("device");
     if (kind == "C") {

@@ -117,7 +117,8 @@ TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text) {
 TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes, std::string_view device) {
   const auto format = cluster_format(text);
   if (format == ClusterFormat::unknown) {
-    throw InputError(concat(source, " is no cluster: expected JSON, NCCL's topology XML, or the output of nvidia-smi topo -m"));
+    throw InputError(
+        concat(source, " is not a cluster: expected JSON, NCCL's topology XML, or the output of nvidia-smi topo -m"));
   }
   if (format == ClusterFormat::json) {
     if (nodes != 0)

@@ -68,9 +68,9 @@ inline void check_fabric_graph(const FabricGraph& graph) {
   if (graph.nodes < 1 || graph.nodes > max_fabric_nodes) {
     throw InputError(concat("a fabric of ", graph.nodes, " nodes is impossible; it joins 1 to ", max_fabric_nodes));
   }
-  constexpr std::size_t most_switches = 8192;
-  if (graph.switches.size() > most_switches) {
-    throw InputError(concat("a fabric of ", graph.switches.size(), " switches is too large; at most ", most_switches, " fit"));
+  constexpr std::size_t max_switches = 8192;
+  if (graph.switches.size() > max_switches) {
+    throw InputError(concat("a fabric of ", graph.switches.size(), " switches is too large; at most ", max_switches, " fit"));
   }
   const int end = graph.nodes + static_cast<int>(graph.switches.size());
   const auto is_switch = [&](int vertex) { return vertex >= graph.nodes && vertex < end; };

@@ -90,7 +90,7 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
     if (parsed.cells.size() < needed || (parsed.cells.size() < columns.size() && !parsed.rest.empty())) {
       const auto& column = columns[parsed.cells.size()];
       throw fail(line, concat("row ", row_name, ", column ", column, ": ",
-                              parsed.rest.empty() ? "the cell is missing" : concat(quote(parsed.rest), " is no connection"),
+                              parsed.rest.empty() ? "the cell is missing" : concat(quote(parsed.rest), " is not a connection"),
                               "; expected X, NV#, PIX, PXB, PHB, NODE or SYS"));
     }
     if (gpu && parsed.rest != "N/A") topology.affinities[row] = parsed.rest;
@@ -122,9 +122,9 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
 /// are direct links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's
 /// GPUs.
 inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& options = {}) {
-  int most_nvlinks = 0;
-  for (const auto& cell : topology.cells) most_nvlinks = std::max(most_nvlinks, cell.nvlinks);
-  const KnownDevice& fallback = known_device(most_nvlinks == 18 ? "H100-80G" : "A100-80G");
+  int max_nvlinks = 0;
+  for (const auto& cell : topology.cells) max_nvlinks = std::max(max_nvlinks, cell.nvlinks);
+  const KnownDevice& fallback = known_device(max_nvlinks == 18 ? "H100-80G" : "A100-80G");
   const DeviceSpec device = options.device ? *options.device : assumed_spec(fallback);
   int sm = fallback.sm;
   for (const auto& known : known_devices()) sm = known.name == device.name ? known.sm : sm;

@@ -125,7 +125,7 @@ class SafetensorsFile {
   static detail::SafetensorsHeader read_header(const InputFile& file) {
     const auto fail = [&](const std::string& why) { throw InputError(concat("safetensors file ", file.shown_path(), " ", why)); };
     constexpr std::int64_t prefix = detail::safetensors_length_bytes;
-    if (file.size() < prefix) fail(concat("has ", file.size(), " bytes; the length of its header alone takes 8"));
+    if (file.size() < prefix) fail(concat("has ", file.size(), " bytes; the length of its header takes 8"));
     std::uint64_t length = 0;
     file.read_at(0, std::as_writable_bytes(std::span{&length, 1}));
     if (length > static_cast<std::uint64_t>(file.size() - prefix)) {

@@ -56,7 +56,7 @@ class TokenFile {
   /// Tokens in the file.
   std::int64_t count() const { return count_; }
   /// The number of tokens that can occur: 256 for bytes, 65536 for uint16.
-  std::int32_t most_tokens() const { return width_ == 1 ? 256 : 65536; }
+  std::int32_t max_tokens() const { return width_ == 1 ? 256 : 65536; }
 
   /// Tokens `first` .. `first + tokens.size()` - 1.
   /// @pre they are in the file
@@ -81,7 +81,7 @@ class TokenFile {
   /// Reads the whole file.
   /// @throws InputError  if a token is not below `vocab`, naming the first one.
   void check_vocabulary(std::int32_t vocab) const {
-    if (vocab >= most_tokens()) return;
+    if (vocab >= max_tokens()) return;
     std::vector<std::int32_t> tokens(std::size_t{1} << 16);
     for (std::int64_t at = 0; at < count_; at += static_cast<std::int64_t>(tokens.size())) {
       const std::int64_t left = std::min(count_ - at, static_cast<std::int64_t>(tokens.size()));

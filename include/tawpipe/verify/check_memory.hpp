@@ -19,7 +19,7 @@ namespace tawpipe::inline v0 {
 /// and the transient ones that one lane uses both before and after one of its tasks. A true peak is
 /// at least as large.
 /// @return [rank], `schedule.ranks()` long. Complexity: O(uses + buffers).
-inline std::vector<Bytes> least_memory(const Schedule& schedule) {
+inline std::vector<Bytes> min_memory(const Schedule& schedule) {
   std::vector<Bytes> least(static_cast<std::size_t>(schedule.ranks()));
   for (const Buffer& buffer : schedule.buffers()) {
     if (buffer.persistent && !buffer.host) least[index(buffer.rank)] += buffer.bytes;
@@ -60,7 +60,7 @@ inline std::vector<Bytes> least_memory(const Schedule& schedule) {
 }
 
 /// Adds a finding for each rank whose device has less memory than the schedule needs.
-/// @param peaks  [rank] known peaks, e.g. from a simulation; otherwise least_memory, a lower bound
+/// @param peaks  [rank] known peaks, e.g. from a simulation; otherwise min_memory, a lower bound
 inline void check_memory(const Schedule& schedule, const Cluster& cluster, std::span<const Bytes> peaks, Diagnostics& out) {
   if (schedule.ranks() > cluster.ranks()) {
     out.error(
@@ -72,7 +72,7 @@ inline void check_memory(const Schedule& schedule, const Cluster& cluster, std::
     return;
   }
   const bool known = peaks.size() == static_cast<std::size_t>(schedule.ranks());
-  const std::vector<Bytes> least = known ? std::vector<Bytes>{} : least_memory(schedule);
+  const std::vector<Bytes> least = known ? std::vector<Bytes>{} : min_memory(schedule);
   for (int r = 0; r < schedule.ranks(); ++r) {
     const Bytes needed = known ? peaks[static_cast<std::size_t>(r)] : least[static_cast<std::size_t>(r)];
     const Bytes memory = cluster.device(Rank{r}).memory;

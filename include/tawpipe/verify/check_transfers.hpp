@@ -27,7 +27,7 @@ inline bool carries_message(const Task& task, Access access) {
 }
 
 /// The most that any member of an all_to_all gives; 0 if the blocks are even.
-inline Bytes most_given(const Schedule& schedule, const Task& task) {
+inline Bytes max_given(const Schedule& schedule, const Task& task) {
   if (!is_all_pairs(task.op) || task.split == none<SplitId>) return Bytes{};
   const auto sizes = schedule.pair_sizes(task.split);
   const std::size_t n = schedule.group(task.group).size();
@@ -94,7 +94,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
     const Task& task = schedule.tasks()[t];
     if (is_compute(task.op)) continue;
     if (is_host_copy(task.op)) detail::check_host_copy(schedule, id, out);
-    if (const Bytes most = detail::most_given(schedule, task); task.bytes < most) {
+    if (const Bytes most = detail::max_given(schedule, task); task.bytes < most) {
       out.error(
           "V305", id, task.rank,
           [&] {

@@ -116,7 +116,7 @@ unsigned blocks_for(std::int64_t pieces, std::int64_t most) {
 
 template <class T>
 void add_typed(std::byte* to, const std::byte* from, std::int64_t count, cudaStream_t stream) {
-  constexpr std::int64_t most_blocks = 2048;
+  constexpr std::int64_t max_blocks = 2048;
   auto* out = reinterpret_cast<T*>(to);
   const auto* in = reinterpret_cast<const T*>(from);
   std::int64_t begin = 0;
@@ -124,14 +124,14 @@ void add_typed(std::byte* to, const std::byte* from, std::int64_t count, cudaStr
     begin = before_packs(out, count);
     const std::int64_t packs = (count - begin) / Pack<T>::size;
     if (packs > 0) {
-      add_packs<<<blocks_for(packs, most_blocks), threads, 0, stream>>>(reinterpret_cast<Pack<T>*>(out + begin),
-                                                                        reinterpret_cast<const Pack<T>*>(in + begin), packs);
+      add_packs<<<blocks_for(packs, max_blocks), threads, 0, stream>>>(reinterpret_cast<Pack<T>*>(out + begin),
+                                                                       reinterpret_cast<const Pack<T>*>(in + begin), packs);
     }
     if (begin > 0) add_numbers<<<1, threads, 0, stream>>>(out, in, begin);
     begin += packs * Pack<T>::size;
   }
   if (begin < count) {
-    add_numbers<<<blocks_for(count - begin, most_blocks), threads, 0, stream>>>(out + begin, in + begin, count - begin);
+    add_numbers<<<blocks_for(count - begin, max_blocks), threads, 0, stream>>>(out + begin, in + begin, count - begin);
   }
 }
 

@@ -64,7 +64,7 @@ TEST_CASE("one node of H100 is charged what NCCL's tuner printed for it, at ever
   CHECK(ring.nvlink);
   CHECK(ring.same_channels);
   CHECK(ring.bus_bandwidth == Approx(360e9));
-  CHECK(ring.low_latency_most == 141e9);
+  CHECK(ring.max_low_latency == 141e9);
   CHECK(ring.extra_inside == Approx(0.0));
   // NCCL 2.28.9: AllGather LL 10.8 us and 161.1 GB/s, LL128 27.3 and 378.5, Simple 32.2 and 411.4.
   const auto all_gather = [&](double bytes) {

@@ -25,7 +25,7 @@ void check(const NcclCost& cost, double us, double gb) {
 }  // namespace
 
 TEST_CASE("8 B200 in one node: 16 channels of 45 GB/s") {
-  const NcclRing ring{.ranks = 8, .bus_bandwidth = 720e9, .low_latency_most = tawpipe::ll_most(100, 1)};
+  const NcclRing ring{.ranks = 8, .bus_bandwidth = 720e9, .max_low_latency = tawpipe::max_ll(100, 1)};
   check(nccl_ring_cost(Op::broadcast, NcclProtocol::ll, ring), 7.2, 282.0);
   check(nccl_ring_cost(Op::broadcast, NcclProtocol::ll128, ring), 15.9, 662.4);
   check(nccl_ring_cost(Op::broadcast, NcclProtocol::simple, ring), 11.8, 720.0);
@@ -33,7 +33,7 @@ TEST_CASE("8 B200 in one node: 16 channels of 45 GB/s") {
   check(nccl_ring_cost(Op::all_gather, NcclProtocol::simple, ring), 32.2, 822.9);
   check(nccl_ring_cost(Op::all_reduce, NcclProtocol::ll128, ring), 40.6, 378.5);
   check(nccl_ring_cost(Op::all_reduce, NcclProtocol::simple, ring), 56.0, 411.4);
-  const NcclRing tree{.ranks = 8, .bus_bandwidth = 640e9, .low_latency_most = tawpipe::ll_most(100, 1)};  // 16 x 40
+  const NcclRing tree{.ranks = 8, .bus_bandwidth = 640e9, .max_low_latency = tawpipe::max_ll(100, 1)};  // 16 x 40
   check(nccl_tree_cost(NcclProtocol::ll, tree), 15.2, 77.5);
   check(nccl_tree_cost(NcclProtocol::ll128, tree), 31.5, 229.0);
   check(nccl_tree_cost(NcclProtocol::simple, tree), 64.4, 294.4);
@@ -41,7 +41,7 @@ TEST_CASE("8 B200 in one node: 16 channels of 45 GB/s") {
 
 TEST_CASE("16 H100 in two nodes: 8 channels of 48 GB/s that take turns in which rank crosses") {
   const NcclRing ring{
-      .ranks = 16, .nodes = 2, .bus_bandwidth = 384e9, .low_latency_most = tawpipe::ll_most(90, 2), .same_channels = false};
+      .ranks = 16, .nodes = 2, .bus_bandwidth = 384e9, .max_low_latency = tawpipe::max_ll(90, 2), .same_channels = false};
   check(nccl_ring_cost(Op::broadcast, NcclProtocol::ll, ring), 49.8, 39.0);
   check(nccl_ring_cost(Op::broadcast, NcclProtocol::simple, ring), 232.4, 384.0);
   check(nccl_ring_cost(Op::reduce_scatter, NcclProtocol::ll, ring), 23.3, 41.6);
@@ -64,7 +64,7 @@ TEST_CASE("sums in the switches: one to four nodes of 8 H100, one of 8 B200") {
 }
 
 TEST_CASE("8 L40S on PCI Express: one channel of 10 GB/s, no LL128") {
-  const NcclRing ring{.ranks = 8, .nvlink = false, .bus_bandwidth = 10e9, .low_latency_most = tawpipe::ll_most(89, 1)};
+  const NcclRing ring{.ranks = 8, .nvlink = false, .bus_bandwidth = 10e9, .max_low_latency = tawpipe::max_ll(89, 1)};
   check(nccl_ring_cost(Op::broadcast, NcclProtocol::ll, ring), 7.6, 5.0);
   check(nccl_ring_cost(Op::all_gather, NcclProtocol::simple, ring), 48.3, 11.4286);
   check(nccl_ring_cost(Op::all_reduce, NcclProtocol::simple, ring), 88.2, 5.7143);

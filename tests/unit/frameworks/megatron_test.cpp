@@ -110,7 +110,7 @@ TEST_CASE("a wrong flag is named with its line and what would be right") {
         std::string::npos);
   CHECK(refusal("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3").find("3 does not divide the 8") !=
         std::string::npos);
-  CHECK(refusal("--global-batch-size 33").find("--global-batch-size: 33 sequences are no multiple of 1 a microbatch x 32") !=
+  CHECK(refusal("--global-batch-size 33").find("--global-batch-size: 33 sequences are not a multiple of 1 a microbatch x 32") !=
         std::string::npos);
   CHECK(refusal("--overlap-param-gather").find("needs --use-distributed-optimizer") != std::string::npos);
   CHECK(refusal("--num-experts 8").find("a mixture of experts is not modelled") != std::string::npos);

@@ -244,12 +244,13 @@ TEST_CASE("what is no activation pipeline is not exported") {
     }
     return std::string{"no error"};
   };
-  CHECK(refusal("tawpipe").starts_with("schedule 'tawpipe' is no activation pipeline: it moves "));
+  CHECK(refusal("tawpipe").starts_with("schedule 'tawpipe' is not an activation pipeline: it moves "));
   CHECK(refusal("tawpipe").ends_with("; PyTorch's CSV holds pipelines, such as 1f1b and gpipe"));
-  CHECK(refusal("weipipe").starts_with("schedule 'weipipe' is no activation pipeline: it moves "));
-  CHECK(refusal("fsdp") ==
-        "schedule 'fsdp' is no activation pipeline: it moves weights (all_gather); PyTorch's CSV holds pipelines, such as 1f1b "
-        "and gpipe");
+  CHECK(refusal("weipipe").starts_with("schedule 'weipipe' is not an activation pipeline: it moves "));
+  CHECK(
+      refusal("fsdp") ==
+      "schedule 'fsdp' is not an activation pipeline: it moves weights (all_gather); PyTorch's CSV holds pipelines, such as 1f1b "
+      "and gpipe");
 }
 
 TEST_CASE("the batch must have the file's microbatches") {

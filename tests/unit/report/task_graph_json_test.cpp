@@ -66,7 +66,7 @@ TEST_CASE("anything else is refused, with its place") {
   CHECK(fault(head + R"([], "more": 1})") == "g: unknown key 'more'; known: format, platform, tasks");
   CHECK(fault(head + R"([[]]})") ==
         R"(g: tasks[0]: expected ["C", device, seconds, [deps]] or ["X", source, destination, bytes, [deps]], not a list of 0)");
-  CHECK(fault(head + R"([["D", 0, 2, []]]})") == R"(g: tasks[0][0]: "D" is no task; write C or X)");
+  CHECK(fault(head + R"([["D", 0, 2, []]]})") == R"(g: tasks[0][0]: "D" is not a task; write C or X)");
   CHECK(fault(head + R"([["C", 4, 2, []]]})") == "g: tasks[0][1]: there is no device 4; they are 0 to 3");
   CHECK(fault(head + R"([["C", 0, -2, []]]})") == "g: tasks[0][2]: expected a number, 0 or more, not -2");
   CHECK(fault(head + R"([["C", 0, 2, [0]]]})") == "g: tasks[0][3][0]: there is no earlier task 0; there are none");

@@ -28,17 +28,17 @@ namespace detail = tawpipe::schedules::detail;
 namespace {
 
 /// Any place, any times, any memory that one microbatch has room in.
-OrderProblem drawn_problem(support::Random& random, int most_stages, int most_microbatches) {
+OrderProblem drawn_problem(support::Random& random, int max_stages, int max_microbatches) {
   const std::string places[] = {"line", "loop", "v", "pairs"};
   const std::string place = places[random.between(0, 3)];
-  const int a_device = place == "line" ? 1 : random.between(1, std::min(4, most_stages));
-  const int devices = random.between(1, std::max(most_stages / a_device, 1));
+  const int a_device = place == "line" ? 1 : random.between(1, std::min(4, max_stages));
+  const int devices = random.between(1, std::max(max_stages / a_device, 1));
   std::vector<int> laid = support::lay_stages(place, devices, a_device);
   if (random.between(0, 3) == 0) {
     for (int& device : laid) device = random.between(0, devices - 1);  // any place at all
   }
   OrderProblem problem;
-  problem.microbatches = random.between(1, most_microbatches);
+  problem.microbatches = random.between(1, max_microbatches);
   problem.limits.assign(static_cast<std::size_t>(devices), 0);
   const bool equal = random.between(0, 1) == 0;
   OrderStage stage;
@@ -229,7 +229,7 @@ TEST_CASE("an order takes the simulator as long as the search says") {
     const auto run = support::run_pipeline(schedule, cost);
     CHECK(run.makespan == 1_s * found.makespan);
     CHECK(run.span == 1_s * found.span);
-    CHECK(support::most_saved({.rank_of_stage = laid, .actions = found.actions}) <= 4 * chunks);
+    CHECK(support::max_saved({.rank_of_stage = laid, .actions = found.actions}) <= 4 * chunks);
   }
 }
 

@@ -41,7 +41,7 @@ const FixedCost costs_with_short_hops[] = {{.forward = 30_s, .backward_input = 4
 tawpipe::Duration whole(const FixedCost& cost) { return cost.forward + cost.backward_input + cost.backward_weight; }
 
 /// The most forwards a rank has done whose backward it has not, over its program.
-int most_kept(const Schedule& schedule, int rank) {
+int max_kept(const Schedule& schedule, int rank) {
   int kept = 0;
   int most = 0;
   for (const auto task : schedule.program(tawpipe::Rank{rank}, 0)) {
@@ -101,10 +101,10 @@ TEST_CASE("without communication cost 1F1B takes as long as GPipe for any number
 TEST_CASE("GPipe keeps m activations a rank, 1F1B p - r on rank r") {
   const Workload work = Workload::abstract(5, 12);
   for (int r = 0; r < 5; ++r) {
-    CHECK(most_kept(gpipe(work, 5), r) == 12);
-    CHECK(most_kept(one_f_one_b(work, 5), r) == 5 - r);
+    CHECK(max_kept(gpipe(work, 5), r) == 12);
+    CHECK(max_kept(one_f_one_b(work, 5), r) == 5 - r);
   }
-  CHECK(most_kept(one_f_one_b(Workload::abstract(5, 2), 5), 0) == 2);  // no more than there are
+  CHECK(max_kept(one_f_one_b(Workload::abstract(5, 2), 5), 0) == 2);  // no more than there are
 }
 
 TEST_CASE("transfers that hold the compute lane never make a pipeline faster") {

@@ -37,7 +37,7 @@ Schedule build_order(const std::string& name, const Workload& workload, int rank
 }
 
 /// The most stages' activations that a rank holds at once, to the end of their backward_weight.
-int most_stages_held(const Schedule& schedule) {
+int max_stages_held(const Schedule& schedule) {
   int most = 0;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     int held = 0;
@@ -64,7 +64,7 @@ TEST_CASE("a searched order is never slower than the paper's, in its memory") {
         const Schedule searched =
             build_order(name, work, p, {{"order", "searched"}, {"times", "300:400:200:6"}, {"moves", "300"}});
         CHECK(support::run_pipeline(searched, cost).makespan <= support::run_pipeline(paper, cost).makespan);
-        CHECK(most_stages_held(searched) <= (name == "zb-auto" ? 2 * p : most_stages_held(paper)));
+        CHECK(max_stages_held(searched) <= (name == "zb-auto" ? 2 * p : max_stages_held(paper)));
         CHECK(tawpipe::validate(searched).ok());
       }
     }
@@ -80,14 +80,14 @@ TEST_CASE("a searched order holds no more than it is told, and gets slower with 
       CAPTURE(limit);
       const Schedule schedule = build_order(name, Workload::abstract(4, 12), 4,
                                             {{"order", "searched"}, {"memory-limit", std::to_string(limit)}, {"moves", "400"}});
-      CHECK(most_stages_held(schedule) <= limit * stages);
+      CHECK(max_stages_held(schedule) <= limit * stages);
       const auto makespan = support::run_pipeline(schedule, {20_s, 20_s, 20_s, 0_s}).makespan.value();
       CHECK(makespan >= before);
       before = makespan;
     }
   }
   // a size: of a microbatch 1 MB, half of it on each of two stages
-  CHECK(most_stages_held(
+  CHECK(max_stages_held(
             build_order("v-half", Workload::abstract(4, 12), 4, {{"order", "searched"}, {"memory-limit", "2500KB"}})) == 5);
 }
 

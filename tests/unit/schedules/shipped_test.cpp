@@ -22,7 +22,7 @@ Schedule build(const char* name, ScheduleOptions options, int ranks = 4) {
   return build_schedule(name, {Workload::abstract(ranks, 8), DeviceGroups::even(ranks, 1), std::move(options)});
 }
 
-int most_held(const Schedule& schedule) {
+int max_held(const Schedule& schedule) {
   int held = 0;
   int most = 0;
   for (const auto task : schedule.program(tawpipe::Rank{0}, 0)) {
@@ -49,11 +49,11 @@ TEST_CASE("chunks cut the model into so many stages a rank") {
 
 TEST_CASE("memory-limit counts activations, activations a rank, or bytes") {
   // an abstract activation is 1 MB; without hops p activations are enough for ZB-H1
-  CHECK(most_held(build("zb-auto", {{"memory-limit", "1p"}})) == 4);
-  CHECK(most_held(build("zb-auto", {{"memory-limit", "3"}})) == 3);
-  CHECK(most_held(build("zb-auto", {{"memory-limit", "1"}})) == 1);
-  CHECK(most_held(build("zb-auto", {{"memory-limit", "3500KB"}})) == 3);
-  CHECK(most_held(build("zb-auto", {})) <= 8);
+  CHECK(max_held(build("zb-auto", {{"memory-limit", "1p"}})) == 4);
+  CHECK(max_held(build("zb-auto", {{"memory-limit", "3"}})) == 3);
+  CHECK(max_held(build("zb-auto", {{"memory-limit", "1"}})) == 1);
+  CHECK(max_held(build("zb-auto", {{"memory-limit", "3500KB"}})) == 3);
+  CHECK(max_held(build("zb-auto", {})) <= 8);
   CHECK_THROWS_WITH_AS(build("zb-auto", {{"memory-limit", "1KB"}}),
                        "the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations",
                        tawpipe::InputError);

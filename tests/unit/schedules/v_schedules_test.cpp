@@ -15,8 +15,8 @@ using namespace tawpipe::schedules;
 TEST_CASE("V-Half keeps (p+2)/2 and V-Min (p+4)/3 microbatches' activations, rounded down, two stages each") {
   for (int p = 2; p <= 24; ++p) {
     CAPTURE(p);
-    CHECK(support::most_saved(v_half_program(p, 4 * p)) == (p + 2) / 2 * 2);
-    CHECK(support::most_saved(v_min_program(p, 4 * p)) == (p + 4) / 3 * 2);
+    CHECK(support::max_saved(v_half_program(p, 4 * p)) == (p + 2) / 2 * 2);
+    CHECK(support::max_saved(v_min_program(p, 4 * p)) == (p + 4) / 3 * 2);
   }
 }
 

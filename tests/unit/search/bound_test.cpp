@@ -49,7 +49,7 @@ TEST_CASE("a product takes at least what its weights' widths leave over") {
   using Dimension = Kernel::Dimension;
   Kernel kernel{
       .kind = Kernel::Kind::product, .by_tensor = Dimension::n, .by_context = Dimension::m, .m = 4096, .n = 1000, .k = 512};
-  const auto least = [&](int ranks) { return detail::least_product_seconds(kernel, curves, device, ranks); };
+  const auto least = [&](int ranks) { return detail::min_product_seconds(kernel, curves, device, ranks); };
   CHECK(least(4) <= least(1));
   for (const std::int64_t tokens : {1, 100, 4096, 100000, 5000000}) {
     for (const int tensor : {1, 2, 3, 4}) {

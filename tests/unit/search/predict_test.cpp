@@ -117,7 +117,7 @@ TEST_CASE("what goes to host memory has a lower bound too") {
     CAPTURE(schedule);
     for (const Offload offload : {Offload{.activations = true}, Offload{.optimizer = true}}) {
       one.offload = offload;
-      const LeastNeed least = Predictor{one, shipped()}.least({schedule});
+      const MinNeed least = Predictor{one, shipped()}.least({schedule});
       const Prediction found = Predictor{one, shipped()}.best({schedule});
       CHECK(least.time <= found.summary.makespan);
       CHECK(least.time > 0_s);

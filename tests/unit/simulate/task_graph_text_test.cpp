@@ -89,7 +89,7 @@ TEST_CASE("anything else is refused, with its line") {
   CHECK(fault(head + "tasks 2\nC 0 1 0         \n") == "g, line 5: the file ends after 1 of 2 tasks");
   CHECK(fault(head + "tasks 1\nC 0 1 0\nC 0 1 0\n") == "g, line 5: nothing may follow the last of 1 tasks");
   CHECK(fault(head + "tasks 1\nD 0 1 0 \n") ==
-        "g, line 4: 'D' is no task; write C DEVICE SECONDS NDEPS DEP... or X SOURCE DESTINATION BYTES NDEPS DEP...");
+        "g, line 4: 'D' is not a task; write C DEVICE SECONDS NDEPS DEP... or X SOURCE DESTINATION BYTES NDEPS DEP...");
   CHECK(fault(head + "tasks 1\nC 4 1 0 \n") == "g, line 4: device 4 does not exist; the platform has devices 0 to 3");
   CHECK(fault(head + "tasks 1\nC -1 1 0 \n") == "g, line 4: device -1 does not exist; the platform has devices 0 to 3");
   CHECK(fault(head + "tasks 1\nX 0 -1 1 0 \n") == "g, line 4: device -1 does not exist");

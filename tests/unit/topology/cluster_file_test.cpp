@@ -193,7 +193,7 @@ TEST_CASE("formats are told by content") {
   CHECK(cluster_format("") == ClusterFormat::unknown);
   CHECK(cluster_format("hello") == ClusterFormat::unknown);
   CHECK(contains(error_of([] { cluster_from_text("hello", "readme.txt"); }),
-                 "readme.txt is no cluster: expected JSON, NCCL's topology XML"));
+                 "readme.txt is not a cluster: expected JSON, NCCL's topology XML"));
 }
 
 TEST_CASE("a text resolves to a preset, a size or a file") {

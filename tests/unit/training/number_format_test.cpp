@@ -33,10 +33,10 @@ double value_of(NumberFormat format, std::uint16_t bits) {
 
 /// Rounds |value| below infinity by definition: to a multiple of the spacing at its exponent, ties
 /// to even.
-double rounded(double value, int fraction_bits, int least_exponent) {
+double rounded(double value, int fraction_bits, int min_exponent) {
   int exponent = 0;
   std::frexp(value, &exponent);  // value = m 2^exponent with 1/2 <= m < 1
-  const double spacing = std::ldexp(1.0, std::max(exponent - 1, least_exponent) - fraction_bits);
+  const double spacing = std::ldexp(1.0, std::max(exponent - 1, min_exponent) - fraction_bits);
   return std::nearbyint(value / spacing) * spacing;
 }
 

@@ -53,7 +53,7 @@ TEST_CASE("a text gives its bytes, those of UTF-8 too") {
   put_file(folder / "x.txt", "ab\n\xc3\xa9");  // é = c3 a9
   const TokenFile file{folder / "x.txt"};
   CHECK(all(file) == std::vector<std::int32_t>{97, 98, 10, 0xc3, 0xa9});
-  CHECK(file.most_tokens() == 256);
+  CHECK(file.max_tokens() == 256);
 }
 
 TEST_CASE("plain 16-bit tokens and those behind a header are told apart") {
@@ -64,7 +64,7 @@ TEST_CASE("plain 16-bit tokens and those behind a header are told apart") {
   for (const char* name : {"plain.bin", "header.bin"}) {
     const TokenFile file{folder / name};
     CHECK(file.count() == 4);
-    CHECK(file.most_tokens() == 65536);
+    CHECK(file.max_tokens() == 65536);
     CHECK(all(file) == std::vector<std::int32_t>{50256, 0, 7, 65535});
   }
 }

@@ -23,6 +23,6 @@ TEST_CASE("the least memory counts what one lane surely holds") {
   builder.add(compute, {{a, Access::read}});                     // 30, then a goes
   builder.add(compute, {{b, Access::read}, {b, Access::read}});  // 20
   builder.add(beside, {{c, Access::write}, {a, Access::read}});  // 50 on the other lane
-  const std::vector<Bytes> least = least_memory(builder.build());
+  const std::vector<Bytes> least = min_memory(builder.build());
   CHECK(least == std::vector{Bytes{1050}, Bytes{0}});
 }

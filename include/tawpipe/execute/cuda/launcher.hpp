@@ -102,18 +102,18 @@ inline ProcessPlace place_of(const Environment& environment) {
       {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
       {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
   };
-  constexpr int most_ranks = 1 << 20;
+  constexpr int max_ranks = 1 << 20;
   ProcessPlace place;
   for (const detail::LauncherNames& names : known) {
     if (!detail::started_by(names, environment)) continue;
-    const auto ranks = detail::number(environment, names.ranks, 1, most_ranks);
+    const auto ranks = detail::number(environment, names.ranks, 1, max_ranks);
     if (!ranks) throw InputError(concat(names.rank, " is set and ", names.ranks, " is not; set both"));
     const auto rank = detail::number(environment, names.rank, 0, *ranks - 1);
     if (!rank) throw InputError(concat(names.ranks, " is set and ", names.rank, " is not; set both"));
     place.launcher = names.launcher;
     place.rank = *rank;
     place.ranks = *ranks;
-    place.local_rank = detail::number(environment, names.local_rank, 0, most_ranks);
+    place.local_rank = detail::number(environment, names.local_rank, 0, max_ranks);
     break;
   }
   if (place.launcher.empty()) return place;
@@ -131,7 +131,7 @@ inline ProcessPlace place_of(const Environment& environment) {
     const char* const local_ranks = place.launcher == "torchrun"   ? "LOCAL_WORLD_SIZE"
                                     : place.launcher == "Open MPI" ? "OMPI_COMM_WORLD_LOCAL_SIZE"
                                                                    : "MPI_LOCALNRANKS";
-    if (place.ranks > 1 && detail::number(environment, local_ranks, 1, most_ranks) != place.ranks) {
+    if (place.ranks > 1 && detail::number(environment, local_ranks, 1, max_ranks) != place.ranks) {
       throw InputError(concat("MASTER_ADDR is not set, and ", place.launcher,
                               " does not say that all ranks are on one host; set it to the name or address of rank 0's host"));
     }

@@ -278,7 +278,7 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
     meeting.peers.push_back({0, std::move(connection)});
     return meeting;
   }
-  if (heard) throw DeviceError(concat("what listens where ", where, " should be is no such rank; set another MASTER_PORT"));
+  if (heard) throw DeviceError(concat("what listens where ", where, " should be is not such a rank; set another MASTER_PORT"));
   throw DeviceError(concat(where, " took the connection of rank ", place.rank,
                            " and did not answer; it ended, or another program has the port: look at rank 0, or set another "
                            "MASTER_PORT"));

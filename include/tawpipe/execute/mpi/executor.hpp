@@ -221,7 +221,7 @@ class MpiExecutor {
   }
 
   static constexpr int values_tag = 1;
-  static constexpr std::size_t most_values = std::size_t{1} << 24;  ///< of one message
+  static constexpr std::size_t max_values = std::size_t{1} << 24;  ///< of one message
 
   void send_values(std::span<const T> values, std::span<const char> known) const {
     std::vector<std::int64_t> runs;  // begin, end, begin, end, ...
@@ -253,7 +253,7 @@ class MpiExecutor {
   static void for_each_message(const std::vector<std::int64_t>& runs, Visit&& visit) {
     for (std::size_t i = 0; i + 1 < runs.size(); i += 2) {
       const auto end = static_cast<std::size_t>(runs[i + 1]);
-      for (auto at = static_cast<std::size_t>(runs[i]); at < end; at += most_values) visit(at, std::min(most_values, end - at));
+      for (auto at = static_cast<std::size_t>(runs[i]); at < end; at += max_values) visit(at, std::min(max_values, end - at));
     }
   }
 

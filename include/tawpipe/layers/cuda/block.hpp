@@ -33,12 +33,10 @@ struct Pair {
 };
 
 /// The limit on threads of a block: with more, none could have more than 64 registers.
-inline constexpr int most_threads = 512;
+inline constexpr int max_threads = 512;
 
 /// Threads for `work` pieces a block: whole warps.
-inline int threads_for(std::int64_t work) {
-  return work >= most_threads ? most_threads : static_cast<int>((work + 31) / 32 * 32);
-}
+inline int threads_for(std::int64_t work) { return work >= max_threads ? max_threads : static_cast<int>((work + 31) / 32 * 32); }
 /// Blocks for `work` pieces, `each` a block; at most `most`, which loop over the rest.
 inline std::int64_t blocks_for(std::int64_t work, std::int64_t each, std::int64_t most = 2048) {
   const std::int64_t blocks = (work + each - 1) / each;

@@ -56,9 +56,9 @@ class CudaMath {
       cudnn_ = Owned<cudnnHandle_t, cudnnDestroy>{handle};
       fused_ = FusedAttention::make(layout_, dtype_of<T>, {.handle = handle});
     }
-    constexpr std::int64_t most_plain = 2048;  // a block's memory holds four vectors of a head
-    if (!fused_ && layout_.size > most_plain) {
-      refuse_model(model, concat("a head size of ", layout_.size, " is more than the ", most_plain, " that attention takes"));
+    constexpr std::int64_t max_plain = 2048;  // a block's memory holds four vectors of a head
+    if (!fused_ && layout_.size > max_plain) {
+      refuse_model(model, concat("a head size of ", layout_.size, " is more than the ", max_plain, " that attention takes"));
     }
     prepare_products(model, batch.tokens());
   }

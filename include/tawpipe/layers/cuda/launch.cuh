@@ -1,6 +1,6 @@
 // A GPU's block of threads, and the launches of all bodies for float, Bfloat16 and Half: include it
 // in one .cu file of a program.
-// Not: the bodies themselves (norm_bodies.hpp and the others beside it).
+// Not: the bodies themselves (norm_bodies.hpp and the others in this folder).
 #pragma once
 
 #include "tawpipe/layers/cuda/adamw_bodies.hpp"
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Models the block of block.hpp on a GPU, of at most most_threads. Threads are whole warps, or
+/// Models the block of block.hpp on a GPU, of at most max_threads. Threads are whole warps, or
 /// one.
 class DeviceBlock {
  public:
@@ -66,7 +66,7 @@ constexpr int blocks_together() {
 }
 
 template <class Body>
-__global__ void __launch_bounds__(most_threads, blocks_together<Body>()) run_body(const Body body) {
+__global__ void __launch_bounds__(max_threads, blocks_together<Body>()) run_body(const Body body) {
   body(DeviceBlock{});
 }
 

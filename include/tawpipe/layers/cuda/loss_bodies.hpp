@@ -68,7 +68,7 @@ struct MeanLoss {
   double* loss;
   std::int64_t rows;
 
-  Grid grid() const { return {.threads = most_threads}; }
+  Grid grid() const { return {.threads = max_threads}; }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
     double sum = 0;

@@ -107,8 +107,8 @@ class MatrixProducts {
   /// yet done, and from then on takes the fastest. Waits for the device. Without memory for trials,
   /// or for addresses that are not aligned to 16 bytes, the first result is kept.
   void prepare(const Product& product) {
-    if (choices_ == nullptr || known(product, most_alignment) != nullptr) return;
-    Plan plan = describe(product, most_alignment);
+    if (choices_ == nullptr || known(product, max_alignment) != nullptr) return;
+    Plan plan = describe(product, max_alignment);
     plan.algorithm = choices_->get(gpu_, product, [&] { return fastest(plan); });
     plans_.push_back(std::move(plan));
   }
@@ -118,7 +118,7 @@ class MatrixProducts {
   using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
   using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-  static constexpr std::uint32_t most_alignment = 16;
+  static constexpr std::uint32_t max_alignment = 16;
 
   struct Plan {
     Product product;
@@ -136,7 +136,7 @@ class MatrixProducts {
   static std::int64_t bytes_of(Dtype dtype, std::int64_t numbers) { return numbers * (dtype == Dtype::f32 ? 4 : 2); }
   /// The largest power of two up to 16 that divides all addresses.
   static std::uint32_t common_alignment(const Product& product, const Matrices& on) {
-    std::uintptr_t bits = most_alignment;
+    std::uintptr_t bits = max_alignment;
     for (const void* const at : {on.a, on.b, product.add ? on.c : on.d, const_cast<const void*>(on.d)}) {
       bits |= reinterpret_cast<std::uintptr_t>(at);
     }

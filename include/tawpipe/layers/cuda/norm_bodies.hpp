@@ -71,14 +71,14 @@ struct RmsNormBackward {
   bool packs = in_packs(hidden, x, gain, gradient, residual, to, keep, partial);
 
   static constexpr int together = 2;  ///< blocks per processor: a thread has up to 64 registers
-  static constexpr std::int64_t most_blocks = 512;
-  static constexpr std::int64_t most_shared = 11 * 1024;  ///< floats, within the 48 KiB available to every block
+  static constexpr std::int64_t max_blocks = 512;
+  static constexpr std::int64_t max_shared = 11 * 1024;  ///< floats, within the 48 KiB available to every block
 
-  static std::int64_t blocks(std::int64_t rows) { return rows < most_blocks ? rows : most_blocks; }
+  static std::int64_t blocks(std::int64_t rows) { return rows < max_blocks ? rows : max_blocks; }
   Grid grid() const {
     return {.blocks = blocks(rows),
             .threads = threads_for(hidden / (packs ? pack_size<T> : 1)),
-            .shared = hidden <= most_shared ? hidden : 0};
+            .shared = hidden <= max_shared ? hidden : 0};
   }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
@@ -156,7 +156,7 @@ struct RmsNormBackward {
   template <int W, class Block>
   TAWPIPE_HOST_DEVICE void in_memory(const Block& block) const {
     float* const own = partial + block.index() * hidden;
-    float* const sums = hidden <= most_shared ? block.shared() : own;  // a thread uses its own columns only
+    float* const sums = hidden <= max_shared ? block.shared() : own;  // a thread uses its own columns only
     each_in_row<W>(block, hidden, [&](std::int64_t j) { store<W>(sums + j, Floats<W>{}); });
     for (std::int64_t row = block.index(); row < rows; row += block.count()) {
       const std::int64_t begin = row * hidden;

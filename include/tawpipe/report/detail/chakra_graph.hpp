@@ -215,7 +215,7 @@ class ChakraGraph {
     if (!given && !own) throw fail(r, node, concat("it has no ", name(key), ", the other rank"));
     const std::int64_t rank = given.value_or(static_cast<std::int64_t>(r));
     if (rank >= 0 && rank < static_cast<std::int64_t>(ranks())) return static_cast<std::int32_t>(rank);
-    throw fail(r, node, concat("its ", name(key), " ", rank, " is no rank; there are files of ranks 0 to ", ranks() - 1));
+    throw fail(r, node, concat("its ", name(key), " ", rank, " is not a rank; there are files of ranks 0 to ", ranks() - 1));
   }
 
   std::int32_t group_of(std::size_t r, const ChakraNode& node) {

@@ -97,7 +97,7 @@ struct KinetoEvents {
 /// part that is kept.
 class KinetoReader {
  public:
-  static constexpr int most_ranks = 1 << 20;
+  static constexpr int max_ranks = 1 << 20;
 
   /// @param source  the file's name, for messages
   /// @param order  whether to read launches and waits as well
@@ -121,7 +121,7 @@ class KinetoReader {
     }
     if (root.is_object()) {
       reader.take_distributed(root);
-      if (const auto base = root.find("baseTimeNanoseconds")) reader.found_.base = base->whole(std::int64_t{0}, most_base);
+      if (const auto base = root.find("baseTimeNanoseconds")) reader.found_.base = base->whole(std::int64_t{0}, max_base);
     }
     return std::move(reader.found_);
   }
@@ -247,8 +247,8 @@ class KinetoReader {
   void take_distributed(JsonValue root) {
     const auto info = root.find("distributedInfo");
     if (!info || !info->is_object()) return;
-    if (const auto rank = info->find("rank")) found_.rank = rank->whole(0, most_ranks);
-    if (const auto size = info->find("world_size")) found_.world_size = size->whole(0, most_ranks);
+    if (const auto rank = info->find("rank")) found_.rank = rank->whole(0, max_ranks);
+    if (const auto size = info->find("world_size")) found_.world_size = size->whole(0, max_ranks);
     const auto groups = info->find("pg_config");
     if (!groups || !groups->is_list()) return;
     for (const JsonValue group : *groups) {
@@ -256,11 +256,11 @@ class KinetoReader {
       if (!members || !members->is_list()) continue;
       const auto name = group.find("pg_name");
       auto& ranks = found_.groups[name && name->is_text() ? name->text() : ""];
-      for (const JsonValue rank : *members) ranks.push_back(rank.whole(0, most_ranks));
+      for (const JsonValue rank : *members) ranks.push_back(rank.whole(0, max_ranks));
     }
   }
 
-  static constexpr std::int64_t most_base = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t max_base = std::numeric_limits<std::int64_t>::max();
 
   KinetoEvents found_;
   bool order_ = false;
@@ -308,7 +308,7 @@ inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoColl
   std::vector<std::int64_t> ranks;
   for (std::string_view text = collective.ranks; !text.empty();) {
     const auto rank = take_number<std::int64_t>(text);
-    if (rank && *rank >= 0 && *rank < KinetoReader::most_ranks) ranks.push_back(*rank);
+    if (rank && *rank >= 0 && *rank < KinetoReader::max_ranks) ranks.push_back(*rank);
     if (!rank) text.remove_prefix(1);
   }
   const auto size = static_cast<std::size_t>(std::clamp<std::int64_t>(collective.group_size, 0, 1 << 20));

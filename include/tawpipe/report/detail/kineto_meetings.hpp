@@ -122,7 +122,8 @@ class KinetoMeetings {
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (std::abs(shift[r]) <= clock_slack) continue;
-      if (!(std::abs(shift[r]) < 1e15)) throw InputError(one_line(concat(ranks_[r].source(), ": its times are no microseconds")));
+      if (!(std::abs(shift[r]) < 1e15))
+        throw InputError(one_line(concat(ranks_[r].source(), ": its times are not microseconds")));
       ranks_[r].move(shift[r]);
       notes.push_back(concat("The clock of rank ", ranks_[r].rank(), " was moved by ", std::llround(shift[r]),
                              " us, so that its communications end with those of the others."));

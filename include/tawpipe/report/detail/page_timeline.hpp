@@ -42,7 +42,7 @@ class TimelineView {
     while (low < high) { const middle = (low + high) >> 1; if (row.end[middle] <= time) low = middle + 1; else high = middle; }
     return low;
   }
-  // One line of pixels of a row, and where tasks are `lit` those alone: a pixel shows the first task in it, and no other is looked at.
+  // One line of pixels of a row, and where tasks are `lit` only those: a pixel shows the first task in it, and no other is looked at.
   paint(row, line, stripe, colors, labels) {
     const one = this.iteration, pixels = line.length, each = (view.to - view.from) / pixels, gaps = stripe !== null;
     let last = 0, i = this.first(row, view.from);

@@ -280,7 +280,7 @@ class ScheduleJsonWriter {
   void field(std::string_view key, Bytes value) { field(key, value.value()); }
   void field(std::string_view key, Flops value) {
     if (!std::isfinite(value.value()) || value < Flops{})
-      throw ScheduleError(concat("a stage's ", key, " operations are no number"));
+      throw ScheduleError(concat("a stage's ", key, " operations are not a number"));
     if (value > Flops{}) add(R"(,"{}":{})", key, value.value());
   }
 

@@ -177,7 +177,7 @@ class ExactOrder {
   }
 
   /// For two prefixes that have run the same computations: whether all devices and all messages not
-  /// yet used of one are no later than the other's.
+  /// yet used of one are not later than the other's.
   bool is_no_later(const Node& one, const Node& other) const {
     for (std::size_t d = 0; d < one.clock.size(); ++d) {
       if (one.clock[d] > other.clock[d]) return false;

@@ -42,10 +42,10 @@ class OrderSearch {
         const OrderStage& stage = problem.stages[static_cast<std::size_t>(s)];
         work += (stage.forward + stage.backward_input + stage.backward_weight) * problem.microbatches;
       }
-      most_work_ = std::max(most_work_, work);
+      max_work_ = std::max(max_work_, work);
       computations_ += static_cast<std::int64_t>(stages.size()) * 3 * problem.microbatches;
     }
-    computation_ = std::max<std::int64_t>(most_work_ * static_cast<std::int64_t>(own.size()) / computations_, 1);
+    computation_ = std::max<std::int64_t>(max_work_ * static_cast<std::int64_t>(own.size()) / computations_, 1);
   }
 
   /// Takes the order if it respects the limits, can run, and beats the best so far.
@@ -108,7 +108,7 @@ class OrderSearch {
   }
 
   /// Nothing can be gained: no order has a shorter makespan, none a shorter span.
-  bool is_done() const { return best_.time == Time{bound_, most_work_}; }
+  bool is_done() const { return best_.time == Time{bound_, max_work_}; }
   const OrderWords& best() const { return best_.words; }
   std::int64_t makespan() const { return best_.time.first; }
   std::int64_t moves() const { return moves_; }
@@ -327,7 +327,7 @@ class OrderSearch {
   OrderClock clock_;
   OrderClock next_;
   OrderRandom random_;
-  std::int64_t most_work_ = 0;     ///< of one device
+  std::int64_t max_work_ = 0;      ///< of one device
   std::int64_t computations_ = 0;  ///< on all devices
   std::int64_t computation_ = 1;   ///< mean duration of a computation
   Timed best_;

@@ -24,7 +24,7 @@ class PipelineRoutes {
         stages_{static_cast<int>(program_.rank_of_stage.size())},
         microbatches_{static_cast<std::int32_t>(microbatches)},
         ranks_{place_microbatches(program_, microbatches)} {
-    if (program_.second_rank_of_stage.empty()) ranks_ = {};  // the stage alone says it
+    if (program_.second_rank_of_stage.empty()) ranks_ = {};  // the stage says it
   }
 
  protected:

@@ -85,7 +85,7 @@ class PlanProber {
     const auto path = [&](int microbatches) {
       Problem few = problem_of(request_, layout, choice);
       few.global_batch = layout.microbatch_size * layout.mesh.data * microbatches * layout.mesh.pipeline;
-      const LeastNeed need = least(few, choice);
+      const MinNeed need = least(few, choice);
       found.cost += need.ends;
       found.memory = need.memory;
       found.fits = need.fits;
@@ -100,11 +100,11 @@ class PlanProber {
     }
     return found;
   }
-  LeastNeed least(const Problem& problem, const ScheduleChoice& choice) const {
+  MinNeed least(const Problem& problem, const ScheduleChoice& choice) const {
     return Predictor{problem, registry_}.least(choice, &known_);
   }
   /// Of 4 microbatches for each rank: no more memory than with all.
-  LeastNeed least_of_few(Problem problem, const ScheduleChoice& choice) const {
+  MinNeed min_of_few(Problem problem, const ScheduleChoice& choice) const {
     problem.global_batch = problem.microbatch_sizes.front() * problem.mesh.data * most * problem.mesh.pipeline;
     return least(problem, choice);
   }
@@ -121,7 +121,7 @@ class PlanProber {
 /// A layout that needs less memory, with the bounds of a schedule.
 struct SavedMemory {
   PlanLayout layout;
-  LeastNeed need;
+  MinNeed need;
   std::int64_t cost = 0;  ///< tasks visited
 };
 
@@ -139,7 +139,7 @@ inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const
       if (few.seconds > 0 && !few.fits) continue;
     }
     try {
-      const LeastNeed need = prober.least(problem_of(request, less, choice), choice);
+      const MinNeed need = prober.least(problem_of(request, less, choice), choice);
       cost += need.ends;
       best = SavedMemory{less, need};
       if (need.fits) break;
@@ -167,23 +167,23 @@ struct PlanPart {
 /// @return  none if the schedule cannot do that; one that does not fit if all layers must be
 /// computed again, or if one with fewer cannot win
 template <class Wins>
-std::optional<SavedMemory> recompute_least(const PlanPart& part, const ScheduleChoice& choice, const PlanProber& prober,
-                                           Wins&& wins) {
+std::optional<SavedMemory> min_recompute(const PlanPart& part, const ScheduleChoice& choice, const PlanProber& prober,
+                                         Wins&& wins) {
   SavedMemory found{recomputing(part.layout, part.most), {.fits = false}, 0};
   std::int64_t cost = 2000;
   const auto need_of = [&](int layers, bool few) {
     const Problem problem = problem_of(prober.request(), recomputing(part.layout, layers), choice);
-    const LeastNeed need = few ? prober.least_of_few(problem, choice) : prober.least(problem, choice);
+    const MinNeed need = few ? prober.min_of_few(problem, choice) : prober.least(problem, choice);
     cost += need.ends;
     return need;
   };
   const bool may_rise = splits_backward(choice.schedule);
-  const auto is_enough = [&](const LeastNeed& need) { return need.fits || (need.kept == 0 && !may_rise); };
+  const auto is_enough = [&](const MinNeed& need) { return need.fits || (need.kept == 0 && !may_rise); };
   int least = 1;
   int enough = part.most;
   try {
     for (int layers = std::clamp(part.first, 1, std::max(1, part.most - 1)); least < enough;) {
-      const LeastNeed need = need_of(layers, false);
+      const MinNeed need = need_of(layers, false);
       if (!is_enough(need) && may_rise && layers < part.most && need_of(layers + 1, false).memory > need.memory) {
         enough = layers;  // with more layers nothing fits either
       } else if (!is_enough(need)) {

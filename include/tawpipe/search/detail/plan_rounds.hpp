@@ -24,7 +24,7 @@ namespace tawpipe::inline v0::detail {
 struct PlanCandidate {
   std::size_t layout = 0;
   std::size_t choice = 0;
-  LeastNeed need = {};
+  MinNeed need = {};
 };
 
 /// Work is done in rounds of a fixed number of items, and their results are taken in order, so that
@@ -46,8 +46,8 @@ class PlanRounds {
   }
 
  protected:
-  bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
-  static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
+  bool may_win(Duration bound) const { return !best_ || bound < min_worth(best_->summary.makespan); }
+  static Duration min_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
 
   /// Computations of a replica, about.
   double tasks_of(const PlanLayout& layout) const {
@@ -62,7 +62,7 @@ class PlanRounds {
   /// better.
   static constexpr std::int64_t many_tasks = 100'000;
   /// The limit on tasks at once, for the memory of a plan.
-  static constexpr double most_tasks = 1'500'000;
+  static constexpr double max_tasks = 1'500'000;
 
   /// What became of a candidate, in a round.
   struct Outcome {
@@ -164,16 +164,16 @@ class PlanRounds {
 
   void leave(const PlanGroup& group) {
     result_.counts.left += group.size();
-    left_ = std::min(left_, least_[group.layout]);
-    for (std::size_t i = group.begin; i < group.end; ++i) lose(i, least_[group.layout]);
+    left_ = std::min(left_, min_[group.layout]);
+    for (std::size_t i = group.begin; i < group.end; ++i) lose(i, min_[group.layout]);
   }
   /// Whether a bound of the layout drops a group as a whole.
   bool is_dropped(const PlanGroup& group) {
     const bool holds = holds_[group.layout] != 0;
-    if (holds && may_win(least_[group.layout])) return false;
+    if (holds && may_win(min_[group.layout])) return false;
     (holds ? result_.counts.time : result_.counts.memory) += group.size();
-    const Bytes memory{static_cast<std::int64_t>(bounds_.least_memory(layouts_[group.layout]))};
-    for (std::size_t i = group.begin; i < group.end; ++i) holds ? lose(i, least_[group.layout]) : lose(i, memory);
+    const Bytes memory{static_cast<std::int64_t>(bounds_.min_memory(layouts_[group.layout]))};
+    for (std::size_t i = group.begin; i < group.end; ++i) holds ? lose(i, min_[group.layout]) : lose(i, memory);
     return true;
   }
 
@@ -195,13 +195,13 @@ class PlanRounds {
     const PlanLayout& layout = layouts_[candidate.layout];
     const ScheduleChoice& choice = choices_[candidate.choice];
     const auto steps = static_cast<double>(candidate.need.steps);
-    outcome.left = steps > most_tasks;
+    outcome.left = steps > max_tasks;
     if (outcome.left) return;
     if (const auto early = early_.find({candidate.layout, candidate.choice}); early != early_.end()) {
       outcome.plan = early->second;
     } else {
       Problem problem = problem_of(request_, layout, choice);
-      const bool in_full = steps * layout.mesh.copies() <= most_tasks;
+      const bool in_full = steps * layout.mesh.copies() <= max_tasks;
       if (!in_full) problem.fold = Fold::on;
       try {
         outcome.plan = Plan{layout, choice, candidate.need.time, Predictor{problem, registry_}.best().summary};
@@ -250,7 +250,7 @@ class PlanRounds {
   PlanProber prober_;
   std::vector<ScheduleChoice> choices_;
   std::vector<PlanLayout> layouts_;
-  std::vector<Duration> least_;                               ///< [layout]
+  std::vector<Duration> min_;                                 ///< [layout]
   std::vector<char> holds_;                                   ///< [layout] whether the devices can hold what any schedule must
   std::vector<Lost> lost_;                                    ///< [choice]
   std::vector<PlanCandidate> open_;                           ///< the least estimate last

@@ -31,7 +31,7 @@ class PlanSearch : PlanTurns {
     for (; next_ < order_.size() && spent_ < request_.budget && !result_.stopped; ++next_) {
       const PlanGroup group = order_[next_];
       const bool dropped = is_dropped(group);
-      if (!dropped && tasks_of(layouts_[group.layout]) > most_tasks) {
+      if (!dropped && tasks_of(layouts_[group.layout]) > max_tasks) {
         leave(group);
       } else if (!dropped) {
         take_bounds(bounds_of_next());
@@ -69,7 +69,7 @@ class PlanSearch : PlanTurns {
       std::vector<Outcome> outcomes;
       for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], choices_[best.choice].schedule)) {
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
-        least_.push_back(least_[best.layout]);
+        min_.push_back(min_[best.layout]);
         layouts_.push_back(std::move(layout));
       }
       parallel_(outcomes.size(), [&](std::size_t i) {
@@ -87,9 +87,9 @@ class PlanSearch : PlanTurns {
     if (!kept.is_variant() || kept.recompute != Recompute::full || kept.recompute_layers > 0 || !may_recompute_part(request_))
       return;
     kept.recompute = Recompute::none;
-    const Duration least = bounds_.least_time(kept);
+    const Duration least = bounds_.min_time(kept);
     layouts_.push_back(std::move(kept));
-    least_.push_back(least);
+    min_.push_back(least);
     try_parts({{layouts_.size() - 1, best.choice, {.time = least}}});
   }
 
@@ -110,7 +110,7 @@ class PlanSearch : PlanTurns {
         layouts_.push_back(layouts_[large.layout]);
       }
       parallel_(outcomes.size(), [&](std::size_t i) { save(outcomes[i], layouts_[first + i]); });
-      for (std::size_t i = 0; i < outcomes.size(); ++i) least_.push_back(bounds_.least_time(layouts_[first + i]));
+      for (std::size_t i = 0; i < outcomes.size(); ++i) min_.push_back(bounds_.min_time(layouts_[first + i]));
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first && may_win(open_.back().need.time) && spent_ < most) simulate_some(2);
       tell_progress();
@@ -154,7 +154,7 @@ class PlanSearch : PlanTurns {
       outcomes.push_back({.candidate = {layouts_.size(), candidate.choice, {.time = candidate.need.time}}});
       parts.push_back(part_of(candidate));
       layouts_.push_back(parts.back().layout);
-      least_.push_back(candidate.need.time);
+      min_.push_back(candidate.need.time);
     }
     parallel_(outcomes.size(), [&](std::size_t i) { recompute(outcomes[i], parts[i], layouts_[first + i]); });
     take_parts(outcomes);
@@ -174,7 +174,7 @@ class PlanSearch : PlanTurns {
       } else {
         spent_ += outcome.cost;
         if (best_ && !outcome.impossible)
-          lose(candidate.choice, std::max(candidate.need.time, least_worth(best_->summary.makespan)));
+          lose(candidate.choice, std::max(candidate.need.time, min_worth(best_->summary.makespan)));
       }
     }
     sort_open();
@@ -185,11 +185,11 @@ class PlanSearch : PlanTurns {
     for (int enough = part.most; least < enough && may_win(large.need.time);) {
       const int layers = (least + enough) / 2;
       layouts_.push_back(recomputing(part.layout, layers));
-      least_.push_back(large.need.time);
+      min_.push_back(large.need.time);
       std::vector<Outcome> one{{.candidate = {layouts_.size() - 1, large.choice}}};
       const Problem problem = problem_of(request_, layouts_.back(), choices_[large.choice]);
       bound(one[0], Predictor{problem, registry_});
-      const LeastNeed need = one[0].candidate.need;
+      const MinNeed need = one[0].candidate.need;
       unfit_.clear();
       take_parts(one);
       if (!open_.empty() && open_.back().layout + 1 == layouts_.size()) simulate_some(1);
@@ -202,9 +202,9 @@ class PlanSearch : PlanTurns {
     if (!may_recompute_part(request_)) return;
     for (const PlanGroup& group : order_) {
       const PlanLayout& layout = layouts_[group.layout];
-      if (holds_[group.layout] != 0 || layout.recompute != Recompute::none || !may_win(least_[group.layout])) continue;
+      if (holds_[group.layout] != 0 || layout.recompute != Recompute::none || !may_win(min_[group.layout])) continue;
       if (const std::size_t full = full_of(group.layout); full < holds_.size() && holds_[full] == 0) continue;
-      const std::optional<Duration> time = bounds_.least_time_of_part(layout);
+      const std::optional<Duration> time = bounds_.min_time_of_part(layout);
       if (!time || !may_win(*time)) continue;
       const Duration usual = seconds(to_seconds(*time) * usual_wait(layout));
       for (std::size_t choice = group.begin; choice < group.end; ++choice)
@@ -231,25 +231,25 @@ class PlanSearch : PlanTurns {
     const int layers = request_.problem.model->layers;
     const bool stages = keeps_stages(choices_[candidate.choice].schedule);
     const int most = stages ? (layers - 1) / layout.mesh.pipeline + 1 : layers;
-    const double none = to_seconds(bounds_.least_time(layout));
-    const double full = to_seconds(bounds_.least_time(recomputing(layout, 0)));
+    const double none = to_seconds(bounds_.min_time(layout));
+    const double full = to_seconds(bounds_.min_time(recomputing(layout, 0)));
     const double open = best_ ? to_seconds(best_->summary.makespan) / to_seconds(candidate.need.time) - 1 : 1;
     const double part = most * std::min(1.0, std::max(0.0, open) / std::max(1e-9, full / none - 1));
     int lost = layers;
     for (int least = 1; least < lost;) {
       const int tried = (least + lost) / 2;
-      may_win(bounds_.least_time(recomputing(layout, tried))) ? least = tried + 1 : lost = tried;
+      may_win(bounds_.min_time(recomputing(layout, tried))) ? least = tried + 1 : lost = tried;
     }
     return {layout, most, static_cast<int>(part) + 1, lost};
   }
   void recompute(Outcome& outcome, const PlanPart& part, PlanLayout& layout) const {
     const ScheduleChoice& choice = choices_[outcome.candidate.choice];
-    outcome.left = tasks_of(layout) > most_tasks;
+    outcome.left = tasks_of(layout) > max_tasks;
     outcome.impossible = !outcome.left && !request_.allows(recomputing(layout, 1), choice);
     if (outcome.left || outcome.impossible) return;
     // The order of schedules that move weights depends on how long stages take: their bounds may fall.
     const bool reorders = moves_weights(choice.schedule);
-    const auto found = recompute_least(part, choice, prober_, [&](Duration bound) { return reorders || may_win(bound); });
+    const auto found = min_recompute(part, choice, prober_, [&](Duration bound) { return reorders || may_win(bound); });
     outcome.impossible = !found;
     if (!found) return;
     layout = found->layout;
@@ -303,7 +303,7 @@ class PlanSearch : PlanTurns {
     const std::int64_t most = request_.budget / 128;
     for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < most; ++group) {
       if (group->key >= PlanGroup::deferred) break;
-      if (holds_[group->layout] == 0 || tasks_of(layouts_[group->layout]) > most_tasks) continue;
+      if (holds_[group->layout] == 0 || tasks_of(layouts_[group->layout]) > max_tasks) continue;
       const auto of = [&](std::size_t choice) { return choice >= group->begin && choice < group->end; };
       const auto choice = std::find_if(choices.begin(), choices.end(), of);
       if (choice == choices.end()) continue;
@@ -366,7 +366,7 @@ class PlanSearch : PlanTurns {
     result_.bound = best_ ? std::min(best_->summary.makespan, left_) : left_;
     if (best_) result_.closest.clear();
     list_losses();
-    result_.proven_best = !best_ ? result_.counts.left == 0 : left_ >= least_worth(best_->summary.makespan);
+    result_.proven_best = !best_ ? result_.counts.left == 0 : left_ >= min_worth(best_->summary.makespan);
   }
 };
 

@@ -201,7 +201,7 @@ std::vector<std::size_t> smi_groups(std::size_t size, const Joined& joined) {
 /// links otherwise.
 template <class Topology>
 void connect_smi_nvlinks(const Topology& topology, const LinkSpeeds& speeds, NodeGraph& graph) {
-  constexpr int most_links_of_a_gpu = 18;  // H100, B200; an A100 has 12
+  constexpr int max_links_of_a_gpu = 18;  // H100, B200; an A100 has 12
   const auto group = smi_groups(topology.size(), [&](std::size_t i, std::size_t j) { return topology.cell(i, j).nvlinks > 0; });
   const std::size_t gpus = topology.gpus.size();
   for (std::size_t first = 0; first < gpus; ++first) {
@@ -216,7 +216,7 @@ void connect_smi_nvlinks(const Topology& topology, const LinkSpeeds& speeds, Nod
       for (const auto b : members) equal = equal && (a == b || topology.cell(a, b).nvlinks == count);
     }
     const auto links = [&](int number) { return speeds.nvlink * static_cast<double>(number); };
-    if (equal && count * static_cast<int>(members.size() - 1) > most_links_of_a_gpu) {
+    if (equal && count * static_cast<int>(members.size() - 1) > max_links_of_a_gpu) {
       const int nvswitch = graph.add_switch("NVSwitch");
       for (const auto i : members) {
         graph.connect(static_cast<int>(i), nvswitch, LinkClass::nvlink, {links(count), speeds.nvlink_latency});

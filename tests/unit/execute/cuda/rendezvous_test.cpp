@@ -192,7 +192,7 @@ TEST_CASE("a taken port, nobody there, an unknown host and a stranger are told a
     guest.await_frame(frame, 100000);
   }};
   CHECK(meet_all({{place(1, 2, port), tell(1)}}, 100).errors[0] ==
-        concat("what listens where rank 0 at 127.0.0.1 port ", port, " should be is no such rank; set another MASTER_PORT"));
+        concat("what listens where rank 0 at 127.0.0.1 port ", port, " should be is not such a rank; set another MASTER_PORT"));
 }
 
 TEST_CASE("who knocks without an introduction neither joins nor holds up the others") {

@@ -239,7 +239,7 @@ TEST_CASE("attention over more keys than a tile") {
 }
 
 TEST_CASE("a wide norm keeps its sums outside the memory in common") {
-  const std::int64_t hidden = cuda::RmsNormBackward<float>::most_shared + 4;
+  const std::int64_t hidden = cuda::RmsNormBackward<float>::max_shared + 4;
   const cuda::RmsNormBackward<float> one_row{nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 1, hidden, 1e-5F};
   CHECK(one_row.grid().shared == 0);
   check_norms<float>(hidden);
