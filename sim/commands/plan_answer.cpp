@@ -46,7 +46,8 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   request.problem.overlap_gathers |= open("--overlap-param-gather", base.overlap_gathers, defaults.overlap_gathers);
   // Transformer Engine overlaps no products in 4 bits, nor with one scale for each 32 numbers.
   const ProductFormat products = request.problem.model ? request.problem.model->products : ProductFormat::bits16;
-  const bool may_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8 && request.problem.sequence_parallel;
+  const bool may_overlap =
+      products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8 && request.problem.sequence_parallel;
   request.problem.tensor_overlap |= may_overlap && open("--tp-comm-overlap", base.tensor_overlap, defaults.tensor_overlap);
   if (open("--shard-states", base.shard_states, defaults.shard_states))
     request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};

@@ -75,7 +75,8 @@ inline constexpr std::string_view megatron_skipped =
     "--external-cuda-graph --cuda-graph-impl --cuda-graph-scope --cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
     "--no-manual-gc-eval --empty-unused-memory-level --deterministic-mode --use-cpu-initialization --calculate-per-token-loss "
     "--train-sync-interval --use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads "
-    "--optimizer-state-offload-chunk-size-mb --no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit --no-clone-scatter-output-in-embedding "
+    "--optimizer-state-offload-chunk-size-mb --no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit "
+    "--no-clone-scatter-output-in-embedding "
     "--kitchen-config-file --kitchen-recipe-number "
     // communication that does not change the layout
     "--tp-comm-overlap-cfg --tp-comm-overlap-rs-dgrad --tp-comm-bootstrap-backend --pipeline-model-parallel-comm-backend "
