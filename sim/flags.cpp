@@ -171,6 +171,10 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "New weights are gathered while the next iteration's forwards begin: on or off (default)")
       ->type_name("on|off")
       ->group("Layout");
+  add_count(app, "--bucket", request.bucket,
+            "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
+            "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
+            "PARAMETERS", "Layout");
   app.add_option("--tp-comm-overlap", request.tensor_overlap,
                  "Collectives of tensor parallelism overlap the products before and after them: on or off (default)")
       ->type_name("on|off")

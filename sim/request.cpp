@@ -244,6 +244,8 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.reshard = parse_reshard(request.reshard);
   problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");
   problem.overlap_gathers = one_of_two("--overlap-param-gather", request.overlap_gathers, "on", "off");
+  if (request.bucket < automatic_bucket) throw InputError("--bucket must be a number of parameters, or 0 for a whole stage");
+  problem.bucket = request.bucket;
   problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");
   if (!work) problem.parameter_bytes = parameter_bytes(request, model ? model->dtype : Dtype::bf16);
   problem.master_copies = request.master_dtype != "none";

@@ -58,6 +58,7 @@ struct Request {
   std::string reshard = "auto";
   std::string overlap_gradients = "off";
   std::string overlap_gathers = "off";
+  std::int64_t bucket = automatic_bucket;  ///< parameters
   std::string tensor_overlap = "off";
   std::string gradient_dtype;  ///< "": the model's
   std::string moment_dtype;    ///< "": float32, or the model's if that is wider

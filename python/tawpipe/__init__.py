@@ -284,7 +284,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
-         tp_comm_overlap: bool | None = None, products: str = "", gathered_weights: str = "", swiglu: str = "",
+         bucket: int | None = None, tp_comm_overlap: bool | None = None, products: str = "", gathered_weights: str = "",
+         swiglu: str = "",
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
@@ -296,6 +297,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
         schedules: Those that may be chosen, as compare names them; none: all that docs/plan.md lists.
         tensor_parallel, context_parallel, pipeline_parallel, data_parallel: A size that the answer must have; 0: any.
         sequence_parallel, overlap_grad_reduce, ...: None: as the command has it without the flag.
+        bucket: Parameters that early sums and gathers of the first stage carry at least; 0: all.
         price: Of a device's hour, for the price of a billion tokens.
         today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML, a DeepSpeed
             JSON. It says model, sequence and batch where no argument does.
@@ -316,11 +318,12 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     given = []
     for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
                         ("overlap_grad_reduce", overlap_grad_reduce),
-                        ("overlap_param_gather", overlap_param_gather), ("tp_comm_overlap", tp_comm_overlap),
+                        ("overlap_param_gather", overlap_param_gather), ("bucket", bucket),
+                        ("tp_comm_overlap", tp_comm_overlap),
                         ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
                         ("master_dtype", master_dtype)):
         if value is not None:
-            setattr(base, name, _option(value))
+            setattr(base, name, value if name == "bucket" else _option(value))
             given.append("--" + name.replace("_", "-"))
     flags.base = base
     flags.given = given

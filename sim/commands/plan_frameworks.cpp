@@ -37,6 +37,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   take("--reshard", request.reshard, std::string{name(problem.reshard)});
   take("--overlap-grad-reduce", request.overlap_gradients, on(problem.overlap_gradients));
   take("--overlap-param-gather", request.overlap_gathers, on(problem.overlap_gathers));
+  if (!keep("--bucket")) request.bucket = problem.bucket;
   take("--tp-comm-overlap", request.tensor_overlap, on(problem.tensor_overlap));
   take("--gradient-dtype", request.gradient_dtype, problem.parameter_bytes.gradient == 4 ? "float32" : "");
   take("--offload", request.offload, name(problem.offload));

@@ -52,6 +52,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
   if (request.problem.overlap_gradients) add("--overlap-grad-reduce", "on");
   if (request.problem.overlap_gathers) add("--overlap-param-gather", "on");
+  if (base.bucket != defaults.bucket) add("--bucket", base.bucket);
   const std::string offload = plan.layout.offload ? name(*plan.layout.offload) : base.offload;
   if (offload != defaults.offload) add("--offload", offload);
   const std::string layers = plan.layout.balanced_stages ? "auto" : base.layers_per_stage;

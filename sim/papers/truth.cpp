@@ -250,7 +250,10 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                                                                             : StateSharding::optimizer;
   // PyTorch's pipelines sum gradients after the last backward, and so did Llama 3
   // (arXiv:2407.21783, section 3.3.2: accumulated over microbatches, then scattered).
-  if (fsdp && row.pp > 1) problem.reshard = Reshard::step;
+  if (fsdp && row.pp > 1) {
+    problem.reshard = Reshard::step;
+    problem.bucket = 0;
+  }
   problem.overlap_gradients = said("overlap_grad_reduce", modern);
   problem.overlap_gathers = said("overlap_param_gather", modern);
   // Transformer Engine has no such products in 4 bits, nor of one scale for each 32 numbers.

@@ -41,6 +41,9 @@ struct FoldDraw {
   Sharing sharing;
   StateSharding sharding = StateSharding::optimizer;
   Reshard reshard = Reshard::automatic;
+  bool early_sums = false;
+  bool early_gathers = false;
+  std::int64_t bucket = automatic_bucket;
   std::variant<RooflineCost, FixedCost, MeasuredCost> cost;
 
   Workload workload(int replicas) const {
@@ -52,7 +55,12 @@ struct FoldDraw {
   }
 
   Composition composition(const Schedule& logical) const {
-    Composition with{.stages = {}, .sharding = sharding, .reshard = reshard};
+    Composition with{.stages = {},
+                     .sharding = sharding,
+                     .reshard = reshard,
+                     .overlap_gradients = early_sums,
+                     .overlap_gathers = early_gathers,
+                     .bucket = bucket};
     if (model) with.stages = share_stages(*model, logical.workload().batch(), recompute, logical.stages(), sharing);
     return with;
   }
@@ -102,6 +110,9 @@ FoldDraw draw_fold(Random& random) {
   drawn.recompute = one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
   drawn.sharding = static_cast<StateSharding>(random.between(0, 3));
   drawn.reshard = static_cast<Reshard>(random.between(0, 2));
+  drawn.early_sums = random.between(0, 1) == 0;
+  drawn.early_gathers = random.between(0, 1) == 0;
+  drawn.bucket = one_of<std::int64_t>(random, {automatic_bucket, 1, 300'000});
   drawn.sharing = {drawn.mesh.tensor, drawn.mesh.context, random.between(0, 2) > 0,
                    random.between(0, 1) == 0 ? ContextExchange::all_gather : ContextExchange::ring};
   const int kind = random.between(0, 5);

@@ -32,7 +32,7 @@ std::string decisive(const FrameworkJob& job) {
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange), job.context_inner);
   if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
-    text += concat(" og", job.overlap_gradients, " op", job.overlap_gathers && job.shards());
+    text += concat(" og", job.overlap_gradients, " op", job.overlap_gathers && job.shards(), " b", job.bucket);
   }
   if (job.mesh.data * job.mesh.context > 1 && (!job.splits_batch() || job.choice.schedule == "ddp")) {
     text += concat(" sh", name(job.sharding), " ", name(job.reshard));
@@ -81,6 +81,7 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   if (framework == Framework::torchtitan) problem.reshard = static_cast<Reshard>(random.between(0, 2));
   coin(problem.overlap_gradients);
   coin(problem.overlap_gathers);
+  if (framework == Framework::megatron && random.between(0, 4) == 0) problem.bucket = 10'000'000;
   coin(problem.tensor_overlap);
   coin(problem.offload.optimizer);
   if (random.between(0, 7) == 0) problem.model->loss_chunk = 8192;

@@ -39,6 +39,7 @@ struct FrameworkJob {
   Reshard reshard = Reshard::automatic;
   bool overlap_gradients = true;
   bool overlap_gathers = true;
+  std::int64_t bucket = automatic_bucket;  ///< parameters (Composition)
   bool tensor_overlap = false;
   ContextExchange context_exchange = ContextExchange::all_gather;
   int context_inner = 0;  ///< of an exchange in two levels
@@ -99,6 +100,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .reshard = problem.reshard,
       .overlap_gradients = problem.overlap_gradients,
       .overlap_gathers = problem.overlap_gathers,
+      .bucket = problem.bucket,
       .tensor_overlap = problem.tensor_overlap,
       .context_exchange = layout.exchange.value_or(problem.context_exchange),
       .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
@@ -179,6 +181,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.reshard = job.reshard;
   base.overlap_gradients = job.overlap_gradients;
   base.overlap_gathers = job.overlap_gathers;
+  base.bucket = job.bucket;
   base.tensor_overlap = job.tensor_overlap;
   base.context_exchange = job.context_exchange;
   base.context_inner = job.context_inner;

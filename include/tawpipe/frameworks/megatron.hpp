@@ -112,6 +112,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   job.sequence_parallel = flags.sequence_parallel;
   job.overlap_gradients = flags.overlap_gradients || flags.torch_fsdp2;
   job.overlap_gathers = flags.overlap_gathers || flags.torch_fsdp2;
+  if (flags.bucket > 0) job.bucket = flags.bucket;
   job.tensor_overlap = flags.tensor_overlap;
   job.context_exchange = flags.context_exchange == "p2p"       ? ContextExchange::ring
                          : flags.context_exchange == "a2a"     ? ContextExchange::all_to_all
@@ -252,6 +253,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.distributed_optimizer = (job.shards() || sharded) && !fsdp2;
   flags.overlap_gradients = (job.overlap_gradients || name == "fsdp") && !fsdp2;
   flags.overlap_gathers = flags.distributed_optimizer && (job.overlap_gathers || name == "fsdp");
+  constexpr std::int64_t whole = 1'000'000'000'000;  // more than any stage has
+  flags.bucket = job.bucket == 0 ? whole : std::max<std::int64_t>(0, job.bucket);
   flags.torch_fsdp2 = flags.keep_gathered = fsdp2;
   flags.megatron_fsdp = sharded && !fsdp2;
   if (flags.megatron_fsdp) {

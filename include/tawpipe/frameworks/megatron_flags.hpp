@@ -30,6 +30,7 @@ struct MegatronFlags {
   bool distributed_optimizer = false;
   bool overlap_gradients = false;
   bool overlap_gathers = false;
+  std::int64_t bucket = 0;  ///< parameters; 0: its default
   bool megatron_fsdp = false;
   bool custom_fsdp = false;
   std::string sharding = "no_shard";
@@ -104,6 +105,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--use-distributed-optimizer", &F::distributed_optimizer},
                  {"--overlap-grad-reduce", &F::overlap_gradients},
                  {"--overlap-param-gather", &F::overlap_gathers},
+                 {"--ddp-bucket-size", &F::bucket},
                  {"--use-megatron-fsdp", &F::megatron_fsdp},
                  {"--use-custom-fsdp", &F::custom_fsdp},
                  {"--data-parallel-sharding-strategy", &F::sharding, {"no_shard", "optim", "optim_grads", "optim_grads_params"}},

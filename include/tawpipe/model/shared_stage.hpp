@@ -98,6 +98,9 @@ struct BodyStep {
   /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do
   /// collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};
+  /// The stage's layer whose weights it is the first to need, or whose gradient is complete after it;
+  /// -1: none.
+  std::int32_t layer = -1;
 
   bool is_compute() const { return kind == Kind::compute; }
 };

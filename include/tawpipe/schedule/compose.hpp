@@ -3,10 +3,12 @@
 // Not: a schedule of its own (any can be composed), nor a stage's steps (schedule/expand.hpp).
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/schedule/buckets.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedule/state_sharding.hpp"
@@ -44,6 +46,10 @@ struct Composition {
   /// of the one before. Sharded weights are always gathered so.
   /// Source: Megatron-LM, --overlap-param-gather.
   bool overlap_gathers = false;
+  /// Parameters of a rank that early sums and gathers of the first stage carry at least: each begins
+  /// as soon as the last microbatch has the gradient of its layers, and the first microbatch waits for
+  /// the weights of its next layers only. 0: the whole stage's, as elsewhere.
+  std::int64_t bucket = automatic_bucket;
 };
 
 /// The logical schedule of one replica, run by the ranks of `mesh`.
@@ -56,7 +62,6 @@ TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, 
 
 #if TAWPIPE_BODIES
 #include <algorithm>
-#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -129,7 +134,8 @@ class Composer {
     return {.sharding = with.sharding,
             .each_microbatch = each,
             .early_sums = with.overlap_gradients,
-            .early_gathers = with.overlap_gathers && with.sharding != StateSharding::none};
+            .early_gathers = with.overlap_gathers && with.sharding != StateSharding::none,
+            .bucket = bucket_size(with.bucket, mesh.data) * mesh.tensor};
   }
   /// [rank] whether its copy is kept
   std::vector<char> written() const {

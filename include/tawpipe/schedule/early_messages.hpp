@@ -32,7 +32,26 @@ class MessagesAtTasks {
   std::size_t at_ = 0;
 };
 
+/// What an update uses of a kind, or none; a gradient only where it reads it.
+inline BufferId buffer_of(const Schedule& schedule, TaskId update, ContentKind kind) {
+  for (const Use& use : schedule.uses(update)) {
+    if (schedule.buffer(use.buffer).content.kind() != kind) continue;
+    if (kind != ContentKind::gradients || use.access == Access::read) return use.buffer;
+  }
+  return none<BufferId>;
+}
+
+/// What uses the states of an update.
+struct StateUses {
+  TaskId update = none<TaskId>;
+  PiecesId parameters = none<PiecesId>;  ///< of its gradient
+  TaskId first = none<TaskId>;           ///< that reads the weights
+  TaskId last_work = none<TaskId>;       ///< the last computation that adds to the gradient
+  bool in_pieces = false;                ///< other updates follow, each of a piece of the same weights
+};
+
 struct EarlyMessages {
+  std::vector<StateUses> updates;
   MessagesAtTasks sums;     ///< after the last task that adds to the gradient
   MessagesAtTasks gathers;  ///< before the first that reads the weights
 };
@@ -42,26 +61,39 @@ struct EarlyMessages {
 inline EarlyMessages find_early_messages(const Schedule& schedule, bool sums, bool gathers) {
   EarlyMessages found;
   if (!sums && !gathers) return found;
+  constexpr std::size_t nobody = static_cast<std::size_t>(-1);
   std::vector<TaskId> first(schedule.buffers().size(), none<TaskId>);
   std::vector<TaskId> last(schedule.buffers().size(), TaskId{0});
-  std::vector<char> placed(schedule.buffers().size(), 0);
+  std::vector<TaskId> last_work(schedule.buffers().size(), none<TaskId>);
+  std::vector<std::size_t> updated_by(schedule.buffers().size(), nobody);  // the first of found.updates
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const TaskId task = id<TaskId>(t);
     const bool update = schedule.task(task).op == Op::update;
+    if (update) found.updates.push_back({.update = task});
     for (const Use& use : schedule.uses(task)) {
       const std::size_t buffer = index(use.buffer);
       const ContentKind kind = schedule.buffer(use.buffer).content.kind();
       if (!update) {
         if (first[buffer] == none<TaskId>) first[buffer] = task;
         last[buffer] = task;
-      } else if (placed[buffer] != 0) {
+        if (is_work(schedule.task(task).op)) last_work[buffer] = task;
         continue;
-      } else if (sums && kind == ContentKind::gradients && use.access == Access::read) {
-        placed[buffer] = 1;
-        found.sums.add(last[buffer], task);
-      } else if (gathers && kind == ContentKind::weights) {
-        placed[buffer] = 1;
-        found.gathers.add(first[buffer] == none<TaskId> ? TaskId{0} : first[buffer], task);
+      }
+      const bool gradient = kind == ContentKind::gradients && use.access == Access::read;
+      if (!gradient && kind != ContentKind::weights) continue;
+      if (updated_by[buffer] != nobody) {
+        found.updates[updated_by[buffer]].in_pieces = true;
+        continue;
+      }
+      updated_by[buffer] = found.updates.size() - 1;
+      StateUses& uses = found.updates.back();
+      if (gradient) {
+        uses.parameters = schedule.buffer(use.buffer).content.parameters();
+        uses.last_work = last_work[buffer];
+        if (sums) found.sums.add(last[buffer], task);
+      } else {
+        uses.first = first[buffer];
+        if (gathers) found.gathers.add(first[buffer] == none<TaskId> ? TaskId{0} : first[buffer], task);
       }
     }
   }

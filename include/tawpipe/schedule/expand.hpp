@@ -1,5 +1,6 @@
 // A composed schedule with the bodies of its stages written out: each computation that ranks share
-// becomes its steps, with the collectives among these ranks on lanes of their own.
+// becomes its steps, with the collectives among these ranks on lanes of their own, and buckets wait
+// for steps, or steps for them.
 // Not: what the steps are (model/shared_stage.hpp).
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/detail/bucket_steps.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0 {
@@ -94,9 +96,10 @@ inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
 
 }  // namespace detail
 
-/// Whether a schedule has bodies that are not written out.
+/// Whether a schedule has bodies that are not written out, or buckets.
 inline bool has_bodies(const Schedule& schedule) {
-  return !schedule.parts().bodies.empty() && schedule.parts().mesh.shared() > 1;
+  const Schedule::Parts& parts = schedule.parts();
+  return (!parts.bodies.empty() && parts.mesh.shared() > 1) || !parts.buckets.empty();
 }
 
 /// A schedule with its stages' bodies written out.
@@ -126,10 +129,12 @@ namespace detail {
 /// Writes a schedule anew. The copies of a shared computation are consecutive in a composed
 /// schedule; their steps are written together, in the order of the body. The first and the last
 /// step of a copy use what the computation uses, so that buffers live as long, and what waits for
-/// the computation waits for its last step.
+/// the computation waits for its last step, except buckets. These use nothing: what they would wait
+/// for they are given.
 class BodyExpander {
  public:
-  explicit BodyExpander(const Schedule& schedule) : from_{schedule}, mesh_{schedule.parts().mesh}, builder_{schedule} {
+  explicit BodyExpander(const Schedule& schedule)
+      : from_{schedule}, mesh_{schedule.parts().mesh}, builder_{schedule}, buckets_{schedule} {
     const Schedule::Parts& parts = schedule.parts();
     builder_.bodies({});  // written out
     if (mesh_.tensor > 1) lanes_[0] = builder_.lane("tensor_parallel");
@@ -151,8 +156,12 @@ class BodyExpander {
     const std::size_t count = from_.tasks().size();
     for (std::size_t t = 0; t < count;) {
       const StageBody* body = body_of(from_, from_.tasks()[t]);
+      const StageBody cut = body == nullptr ? buckets_.body_of(id<TaskId>(t)) : StageBody{};
+      if (!cut.empty()) body = &cut;
       if (body == nullptr) {
-        first_[t] = last_[t] = builder_.add(from_.tasks()[t], from_.uses(id<TaskId>(t)), waits(t));
+        const bool bucket = from_.bucket(id<TaskId>(t)) != nullptr;
+        first_[t] = last_[t] =
+            builder_.add(from_.tasks()[t], bucket ? std::span<const Use>{} : from_.uses(id<TaskId>(t)), waits(t));
         ++t;
       } else {
         const std::size_t end = end_of_copies(t);
@@ -179,11 +188,29 @@ class BodyExpander {
     return end;
   }
 
-  /// What the copy waited for.
-  const std::vector<TaskId>& waits(std::size_t task) {
+  /// What the copy waited for; of buckets with weights only those without a step of their own.
+  const std::vector<TaskId>& waits(std::size_t task, const StageBody* body = nullptr) {
     after_.clear();
-    for (const TaskId earlier : from_.dependencies(id<TaskId>(task))) after_.push_back(last_[index(earlier)]);
+    const bool sums = !buckets_.empty() && is_sum(from_.tasks()[task].op);
+    const Bucket* const sum = sums ? from_.bucket(id<TaskId>(task)) : nullptr;
+    const std::span<const Bucket> later = body == nullptr ? std::span<const Bucket>{} : buckets_.gathered(id<TaskId>(task));
+    for (const TaskId earlier : from_.dependencies(id<TaskId>(task))) {
+      const auto is_later = [&](const Bucket& one) { return one.message == earlier && has_layer(*body, one.layer); };
+      if (std::any_of(later.begin(), later.end(), is_later)) continue;
+      const TaskId step = sum == nullptr ? none<TaskId> : buckets_.step(earlier, sum->layer);
+      after_.push_back(step == none<TaskId> ? last_[index(earlier)] : step);
+    }
     return after_;
+  }
+  static bool has_layer(const StageBody& body, std::int32_t layer) {
+    return std::any_of(body.begin(), body.end(), [&](const BodyStep& step) { return step.layer == layer; });
+  }
+  /// Lets a step wait for the buckets with the weights of its layer.
+  void wait_for_buckets(std::size_t task, std::int32_t layer) {
+    if (buckets_.empty() || layer < 0) return;
+    for (const Bucket& bucket : buckets_.gathered(id<TaskId>(task))) {
+      if (bucket.layer == layer) after_.push_back(last_[index(bucket.message)]);
+    }
   }
 
   /// The steps of the copies begin .. end - 1. @pre the first and the last step compute
@@ -201,14 +228,16 @@ class BodyExpander {
         Task task = from_.tasks()[begin + copy];
         task.split = numbers[s];
         if (s == 0) {
-          waits(begin + copy);
+          waits(begin + copy, &body);
         } else {
           task.bytes = {};  // the first step copies what the computation does
           after_.clear();
         }
         wait_for(body[s], copy, copies);
+        wait_for_buckets(begin + copy, body[s].layer);
         added_[s * copies + copy] =
             builder_.add(task, outer ? from_.uses(id<TaskId>(begin + copy)) : std::span<const Use>{}, after_);
+        buckets_.note(id<TaskId>(begin + copy), body[s].layer, added_[s * copies + copy]);
       }
     }
     for (std::size_t copy = 0; copy < copies; ++copy) {
@@ -270,7 +299,11 @@ class BodyExpander {
 
   /// [step] of the computations among a body's steps; equal ones have one number.
   const std::vector<SplitId>& numbers_of(const StageBody& body, const Task& task) {
-    const auto [at, added] = numbers_.try_emplace({task.op, task.stage});
+    std::vector<std::int32_t> cuts;
+    if (from_.parts().bodies.empty()) {
+      for (const BodyStep& step : body) cuts.push_back(step.layer);
+    }
+    const auto [at, added] = numbers_.try_emplace({task.op, task.stage, std::move(cuts)});
     if (!added) return at->second;
     const BodyTotals totals{body};
     std::map<std::tuple<double, Bytes, std::int32_t>, SplitId> known;
@@ -289,10 +322,12 @@ class BodyExpander {
   const Schedule& from_;
   Mesh mesh_;
   ScheduleBuilder builder_;
+  BucketCuts buckets_;
   LaneId lanes_[2] = {};  ///< of tensor and context collectives
   std::map<std::pair<MeshAxis, Rank>, GroupId> groups_;
   std::map<std::tuple<BodyStep::Kind, std::int32_t, int, Bytes>, SplitId> sizes_;
-  std::map<std::pair<Op, StageId>, std::vector<SplitId>> numbers_;
+  std::map<std::tuple<Op, StageId, std::vector<std::int32_t>>, std::vector<SplitId>>
+      numbers_;                ///< of a body, or a cut computation
   std::vector<TaskId> first_;  ///< [task of the composed schedule] its first step
   std::vector<TaskId> last_;   ///< and its last
   std::vector<TaskId> added_;  ///< [step * copies + copy] of the current body

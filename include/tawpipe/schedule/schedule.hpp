@@ -3,6 +3,7 @@
 // (schedule/schedule_builder.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -41,6 +42,15 @@ class Rows {
   std::vector<T> items_;
 };
 
+/// A message of some of a stage's layers that need not wait for all of a computation, or it for the
+/// message (schedule/buckets.hpp). Where computations are simulated step by step, a sum of gradients
+/// starts when the backward it depends on has that of `layer`, its first, and a forward that depends
+/// on a gather of weights waits for it before `layer`. Otherwise they are messages like others.
+struct Bucket {
+  TaskId message = none<TaskId>;
+  std::int32_t layer = 0;  ///< of its stage's layers
+};
+
 /// One iteration as data. Backends read it and do not reorder it.
 ///
 /// Semantics: a task starts once all its `dependencies` and, on each of its lanes, the task before
@@ -59,9 +69,10 @@ class Schedule {
     std::vector<SharedStage> bodies;  ///< [stage] the steps of its passes, where ranks share it; empty: none
     std::vector<StageWork> steps;     ///< [step] parts of stages' computations, in an expanded schedule (schedule/expand.hpp)
     std::vector<Task> tasks;
-    Rows<TaskId> dependencies;  ///< [task]
-    Rows<TaskId> program;       ///< [rank * lanes + lane]
-    Rows<Rank> groups;          ///< [group] members
+    std::vector<Bucket> buckets;  ///< by message
+    Rows<TaskId> dependencies;    ///< [task]
+    Rows<TaskId> program;         ///< [rank * lanes + lane]
+    Rows<Rank> groups;            ///< [group] members
     std::vector<Buffer> buffers;
     Rows<Use> uses;               ///< [task]
     Rows<ParameterRange> pieces;  ///< [pieces] in the order in which a buffer holds them
@@ -113,6 +124,13 @@ class Schedule {
   /// What each member of an all_to_all sends to each, by their indices in the group: [from *
   /// members + to].
   std::span<const Bytes> pair_sizes(SplitId split) const { return parts_.pair_sizes[index(split)]; }
+
+  /// Null unless the task is a bucket's message.
+  const Bucket* bucket(TaskId task) const {
+    const auto at = std::lower_bound(parts_.buckets.begin(), parts_.buckets.end(), task,
+                                     [](const Bucket& one, TaskId wanted) { return one.message < wanted; });
+    return at != parts_.buckets.end() && at->message == task ? &*at : nullptr;
+  }
 
   /// The lane a task occupies on `rank`, which must be one of its ends or members.
   int lane_on(TaskId id, Rank rank) const { return task(id).lane_on(rank); }

@@ -33,7 +33,7 @@ class ScheduleBuilder {
   ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes = {"compute"});
 
   /// Starts with all that the tasks of `schedule` name except buffers, under the same ids: to
-  /// rewrite it.
+  /// rewrite it. Its messages are no buckets unless marked again.
   explicit ScheduleBuilder(const Schedule& schedule);
 
   /// How much a schedule will hold, as far as it is known.
@@ -136,6 +136,9 @@ class ScheduleBuilder {
   /// to those that buffers imply
   TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {});
   TaskId add(const Task& task, std::initializer_list<Use> uses, std::span<const TaskId> after = {});
+
+  /// Marks the message that was added last. @param layer  as Bucket::layer
+  void bucket(std::int32_t layer) { parts_.buckets.push_back({id<TaskId>(tasks_.size() - 1), layer}); }
 
   std::size_t size() const { return tasks_.size(); }
   const std::vector<Buffer>& buffers() const { return parts_.buffers; }

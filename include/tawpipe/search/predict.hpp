@@ -267,7 +267,8 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
                    .sharding = problem_.sharding,
                    .reshard = problem_.reshard,
                    .overlap_gradients = problem_.overlap_gradients,
-                   .overlap_gathers = problem_.overlap_gathers};
+                   .overlap_gathers = problem_.overlap_gathers,
+                   .bucket = problem_.bucket};
   if (problem_.model && mesh_.shared() > 1) {
     with.stages =
         share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),

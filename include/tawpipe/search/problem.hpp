@@ -20,6 +20,7 @@
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/buckets.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -76,6 +77,7 @@ struct Problem {
   Reshard reshard = Reshard::automatic;
   bool overlap_gradients = false;  ///< gradients are summed as soon as they are complete (Composition)
   bool overlap_gathers = false;    ///< new weights are gathered before their first use in the next iteration (Composition)
+  std::int64_t bucket = automatic_bucket;  ///< parameters that these messages of the first stage carry at least (Composition)
   ParameterBytes parameter_bytes = {};
   bool master_copies = true;                   ///< the optimizer's bytes include a copy of weights of 16 bits
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed

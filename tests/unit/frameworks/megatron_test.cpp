@@ -53,11 +53,14 @@ TEST_CASE("axes, schedule and batch") {
 
   const FrameworkJob looped =
       job("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer "
-          "--overlap-grad-reduce --overlap-param-gather --use-tp-pp-dp-mapping --fp16 --recompute-activations");
+          "--overlap-grad-reduce --overlap-param-gather --use-tp-pp-dp-mapping --fp16 --recompute-activations "
+          "--ddp-bucket-size 1000000");
   CHECK(looped.choice.schedule == "interleaved-1f1b");
   CHECK(looped.chunks() == 4);
   CHECK(looped.sharding == StateSharding::optimizer);
   CHECK(looped.overlap_gathers);
+  CHECK(looped.bucket == 1'000'000);
+  CHECK(plain.bucket == automatic_bucket);
   CHECK(mesh_order_text(looped.mesh.order) == "tcsd");
   CHECK(looped.global_batch == 8);
   CHECK(looped.gradient_bytes == 2);

@@ -128,6 +128,24 @@ TEST_CASE("composed schedules keep their layout, and striped ones the parameters
   }
 }
 
+TEST_CASE("the buckets of a stage are kept, and checked") {
+  const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 96, .vocab = 100};
+  const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 2}, Recompute::none};
+  const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}});
+  const Schedule schedule = compose(logical, Workload{model, {32, 1, 4}, Recompute::none}, Mesh{.data = 2}.over(4),
+                                    {.stages = {}, .overlap_gradients = true, .bucket = 1});
+  REQUIRE(schedule.parts().buckets.size() == 2);  // two layers; the embedding is last
+  const std::string text = schedule_json(schedule);
+  const Schedule read = parse_schedule_json(text);
+  CHECK(schedule_json(read) == text);
+  CHECK(read.parts().buckets[1].layer == schedule.parts().buckets[1].layer);
+  const auto with_buckets = [](const std::string& buckets) {
+    return schedule_error(R"({"ranks": 1, "stages": [{}], "tasks": [{"op": "forward"}], "buckets": )" + buckets + "}");
+  };
+  CHECK(with_buckets("[[0, 0]]").find("a bucket's message is a collective") != std::string::npos);
+  CHECK(with_buckets("[[1, 0]]") != "");
+}
+
 TEST_CASE("the bodies of shared stages are kept") {
   const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 96, .vocab = 100};
   const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 2}, Recompute::selective};

@@ -10,6 +10,8 @@
 #include "schedules.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/schedule/expand.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -111,7 +113,8 @@ TEST_CASE("every schedule composes: form, order and races are clean, and it simu
                                           {.stages = {},
                                            .sharding = static_cast<StateSharding>(way % 4),
                                            .reshard = way > 3 ? Reshard::microbatch : Reshard::step,
-                                           .overlap_gradients = way > 3});
+                                           .overlap_gradients = way > 3,
+                                           .bucket = 1});
         CHECK(schedule.ranks() == 16);
         const Diagnostics found = validate(schedule, cluster);
         CHECK_MESSAGE(found.ok(), found.text());
@@ -206,6 +209,75 @@ TEST_CASE("early sums begin while backwards go on, and early gathers come before
   CHECK(late.gathers_after_updates == 4);
   CHECK(early.gathers_after_updates == 0);
   CHECK(early.sums_beside_backwards > late.sums_beside_backwards);
+}
+
+TEST_CASE("the first stage's sums run in buckets beside its last backward, its gathers beside its first forward") {
+  const Cluster cluster = ClusterBuilder{}
+                              .device({.name = "d", .memory = 80_GiB, .peak = 1_TFLOPS, .memory_bandwidth = 2039_GBps})
+                              .nodes(2)
+                              .devices_per_node(8)
+                              .intra_node({.bandwidth = 20_GBps, .latency = Duration{}})
+                              .inter_node({.bandwidth = 20_GBps, .latency = Duration{}})
+                              .build();
+  for (const Mesh& axes : {Mesh{.data = 4}, Mesh{.tensor = 2, .data = 4}, Mesh{.context = 2, .data = 4}}) {
+    CAPTURE(axes.tensor);
+    CAPTURE(axes.context);
+    const Mesh mesh = axes.over(8 * axes.shared());
+    const Schedule logical = build_schedule("1f1b", {.workload = work(4), .nodes = DeviceGroups{{2}}, .options = {}});
+    for (const StateSharding sharding : {StateSharding::none, StateSharding::optimizer, StateSharding::gradients}) {
+      CAPTURE(name(sharding));
+      const auto composed = [&](std::int64_t bucket, bool gathers) {
+        Composition with{
+            .stages = {}, .sharding = sharding, .overlap_gradients = true, .overlap_gathers = gathers, .bucket = bucket};
+        if (mesh.shared() > 1) {
+          with.stages = share_stages(small(), logical.workload().batch(), Recompute::full, logical.stages(),
+                                     {.tensor = mesh.tensor, .context = mesh.context});
+        }
+        return compose(logical, work(16), mesh, with);
+      };
+      const Schedule whole = composed(0, true);
+      const Schedule parts = composed(1, true);
+      CHECK(whole.parts().buckets.empty());
+      REQUIRE_FALSE(parts.parts().buckets.empty());
+      // Four layers and the embedding; of each the last sum, and the first gather, wait as usual.
+      const std::size_t gathers = sharding == StateSharding::none ? 0 : 4;
+      CHECK(parts.parts().buckets.size() == (4 + gathers) * static_cast<std::size_t>(mesh.tensor));
+      const auto carried = [](const Schedule& schedule, Payload payload) {
+        std::int64_t bytes = 0;
+        for (const Task& task : schedule.tasks()) {
+          if (is_collective(task.op) && task.payload == payload) bytes += task.bytes.value();
+        }
+        return bytes;
+      };
+      CHECK(carried(parts, Payload::gradients) == carried(whole, Payload::gradients));
+      CHECK(carried(parts, Payload::weights) == carried(whole, Payload::weights));
+      const Diagnostics found = validate(composed(1, false), cluster);
+      CHECK_MESSAGE(found.ok(), found.text());
+
+      const ExpandedSchedule steps = expand_bodies(parts);
+      const RooflineCost cost{.overhead = Duration{}};
+      const Timeline timeline = simulate(steps.schedule, cluster, cost);
+      const Timeline before = simulate(has_bodies(whole) ? expand_bodies(whole).schedule : whole, cluster, cost);
+      CHECK(timeline.makespan() < before.makespan());
+      int early = 0;
+      for (const Bucket& bucket : parts.parts().buckets) {
+        const TaskId message = steps.first[index(bucket.message)];
+        const bool sum = is_sum(parts.task(bucket.message).op);
+        CHECK(steps.schedule.uses(message).empty());
+        for (std::size_t t = 0; t < parts.tasks().size(); ++t) {
+          if (!is_work(parts.tasks()[t].op)) continue;
+          const auto waits = [&](TaskId task, TaskId on) {
+            const auto all = parts.dependencies(task);
+            return std::find(all.begin(), all.end(), on) != all.end();
+          };
+          const TaskId work = id<TaskId>(t);
+          if (sum && waits(bucket.message, work) && timeline.start_of(message) < timeline.end_of(steps.last[t])) ++early;
+          if (!sum && waits(work, bucket.message) && timeline.end_of(message) > timeline.start_of(steps.first[t])) ++early;
+        }
+      }
+      CHECK(early > 0);
+    }
+  }
 }
 
 TEST_CASE("context and data parallelism never add to a rank's model states") {

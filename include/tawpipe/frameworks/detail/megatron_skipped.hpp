@@ -81,7 +81,7 @@ inline constexpr std::string_view megatron_skipped =
     // communication that does not change the layout
     "--tp-comm-overlap-cfg --tp-comm-overlap-rs-dgrad --tp-comm-bootstrap-backend --pipeline-model-parallel-comm-backend "
     "--high-priority-stream-groups --overlap-p2p-communication-warmup-flush --distributed-backend --distributed-timeout-minutes "
-    "--distributed-timeout-seconds-after-init --no-align-grad-reduce --no-align-param-gather --ddp-num-buckets --ddp-bucket-size "
+    "--distributed-timeout-seconds-after-init --no-align-grad-reduce --no-align-param-gather --ddp-num-buckets "
     "--ddp-pad-buckets-for-high-nccl-busbw --ddp-reduce-scatter-with-fp32-accumulation --ddp-average-in-collective "
     "--no-scatter-gather-tensors-in-pipeline --use-ring-exchange-p2p --local-rank --lazy-mpu-init --use-nccl-ub "
     "--disable-symmetric-registration --use-sharp --sharp-enabled-group --init-model-with-meta-device "

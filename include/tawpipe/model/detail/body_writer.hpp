@@ -77,7 +77,7 @@ class BodyWriter {
       sum(false);
     }
     if (!stage.first_edge) gather_message(false);
-    for (int layer = 0; layer < stage.layers; ++layer) forward_layer();
+    for (int layer = 0; layer < stage.layers; ++layer) forward_layer(layer);
     if (stage.last_edge) {
       compute(0, 2 * head_norm_ / sharing_.token_parts());
       gather(false);
@@ -106,7 +106,7 @@ class BodyWriter {
     if (!stage.last_edge && input) gather_message(true);
     for (int layer = stage.layers; layer-- > 0;) {
       if (input && recompute_ == Recompute::full && layer < stage.recomputed) forward_layer();
-      backward_layer(input, weight);
+      backward_layer(input, weight, layer);
     }
     if (stage.first_edge && input) {
       gather(true);
@@ -216,8 +216,10 @@ class BodyWriter {
   /// Whether a product's input is gathered again for the gradient of its weight.
   bool gathers_again() const { return !model_.is_torchtitan() || model_.chooses_parts(recompute_); }
 
-  void forward_layer() {
+  /// @param layer  to note where it begins; -1: it is computed again
+  void forward_layer(std::int32_t layer = -1) {
     compute(0, 2 * residual_);
+    if (layer >= 0) body_.back().layer = layer;
     gathered_product(false, qkv_, rotary_);
     attention(false);
     summed_product(out_);
@@ -227,12 +229,13 @@ class BodyWriter {
     compute(0, 3 * residual_);
   }
 
-  void backward_layer(bool input, bool weight) {
+  void backward_layer(bool input, bool weight, std::int32_t layer) {
     if (!input) {
       const std::int32_t feed_forward = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
       const std::int32_t attention = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
       compute(mlp_in_ + mlp_out_, 0, {feed_forward});
       compute(qkv_ + out_, 0, {attention});
+      body_.back().layer = layer;
       return;
     }
     const RecomputeParts parts = model_.parts_again(recompute_);
@@ -257,7 +260,10 @@ class BodyWriter {
     attention(true, middle);
     compute(qkv_ + (products ? again_attention_ : 0), rotary_ + 2 * branches / 3);
     summed = sum(true);
-    if (weight) compute(qkv_ + out_, 0, {again});
+    if (weight) {
+      compute(qkv_ + out_, 0, {again});
+      body_.back().layer = layer;
+    }
     compute(0, norm, {summed});
   }
 

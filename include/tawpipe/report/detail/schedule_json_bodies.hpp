@@ -3,6 +3,7 @@
 // Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -50,6 +51,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
         if (step.gradients) add(R"(,"gradients":true)");
         if (step.inner > 0) add(R"(,"inner":{})", step.inner);
       }
+      if (step.layer >= 0) add(R"(,"layer":{})", step.layer);
       if (step.after[0] >= 0) add(R"(,"after":[{})", step.after[0]);
       if (step.after[1] >= 0) add(",{}", step.after[1]);
       out += step.after[0] >= 0 ? "]}" : "}";
@@ -60,7 +62,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
 }
 
 inline BodyStep read_body_step(JsonValue value, std::size_t place) {
-  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "inner", "after");
+  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "inner", "layer", "after");
   BodyStep step{.kind = value.at("kind").enumerator<BodyStep::Kind>(body_step_kinds, "kind of step")};
   if (step.is_compute()) {
     if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
@@ -74,11 +76,30 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
     if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
     if (const auto inner = value.find("inner")) step.inner = inner->whole<std::int32_t>(1, 1 << 20);
   }
+  if (const auto layer = value.find("layer")) step.layer = layer->whole<std::int32_t>(0, Transformer::max_layers);
   if (const auto after = value.find("after")) {
     if (after->size() > step.after.size()) after->fail("a step waits for at most two earlier ones");
     for (std::size_t i = 0; i < after->size(); ++i) step.after[i] = (*after)[i].id(place, "earlier step");
   }
   return step;
+}
+
+/// Pairs [message, layer]. @param parts  of a schedule, with its tasks
+inline std::vector<Bucket> read_buckets(JsonValue value, const Schedule::Parts& parts) {
+  std::vector<Bucket> buckets;
+  for (const JsonValue pair : value) {
+    pair.of_size(2, "a message and the first of its layers, such as [12, 3]");
+    const auto message = pair[0].whole<std::int32_t>(0, static_cast<std::int32_t>(parts.tasks.size()) - 1);
+    const Task& task = parts.tasks[static_cast<std::size_t>(message)];
+    if (!buckets.empty() && number(buckets.back().message) >= message) pair[0].fail("buckets are in the order of their messages");
+    const bool parameters = task.payload == Payload::gradients || task.payload == Payload::weights;
+    if (!is_collective(task.op) || !parameters || task.stage == none<StageId>) {
+      pair[0].fail("a bucket's message is a collective with gradients or weights of a stage");
+    }
+    const std::int32_t layers = std::max(1, parts.stages[index(task.stage)].layers);
+    buckets.push_back({TaskId{message}, pair[1].whole<std::int32_t>(0, layers - 1)});
+  }
+  return buckets;
 }
 
 /// [stage] the bodies. @param parts  of a schedule, with its stages

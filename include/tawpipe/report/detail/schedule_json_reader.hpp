@@ -32,7 +32,7 @@ class ScheduleJsonReader {
   /// @throws InputError  with the path of the error.
   Schedule read() {
     root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "bodies", "groups",
-               "pieces", "splits", "pair_sizes", "buffers", "tasks", "program");
+               "pieces", "splits", "pair_sizes", "buffers", "tasks", "buckets", "program");
     if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 2);
     parts_.name = "custom";
     if (const auto value = root_.find("name")) parts_.name = value->label();
@@ -47,6 +47,7 @@ class ScheduleJsonReader {
     }
     read_buffers();
     read_tasks(root_.at("tasks"));
+    if (const auto value = root_.find("buckets")) parts_.buckets = read_buckets(*value, parts_);
     parts_.dependencies = Rows<TaskId>{std::move(after_begin_), std::move(after_)};
     parts_.uses = Rows<Use>{std::move(use_begin_), std::move(uses_)};
     parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};

@@ -74,6 +74,10 @@ class ScheduleJsonWriter {
       write_list("buffers", parts_.buffers.size(), [&](std::size_t b) { write_buffer(parts_.buffers[b]); });
     }
     write_list("tasks", parts_.tasks.size(), [&](std::size_t t) { write_task(t); });
+    if (!parts_.buckets.empty()) {
+      write_list("buckets", parts_.buckets.size(),
+                 [&](std::size_t b) { add("[{},{}]", number(parts_.buckets[b].message), parts_.buckets[b].layer); });
+    }
     if (!has_default_program()) write_program();
     add("}}\n");
     sink_(std::string_view{buffer_});

@@ -10,19 +10,12 @@
 #include <vector>
 
 #include "tawpipe/schedule/detail/composed_copies.hpp"
+#include "tawpipe/schedule/detail/state_sizes.hpp"
 #include "tawpipe/schedule/detail/update_shards.hpp"
 #include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0::detail {
-
-/// When a composition's model states travel.
-struct StateTravel {
-  StateSharding sharding = StateSharding::none;
-  bool each_microbatch = false;  ///< whole weights and gradients are kept for a computation only, not for the iteration
-  bool early_sums = false;       ///< as soon as a gradient is whole
-  bool early_gathers = false;    ///< of new weights: before the next iteration's first use
-};
 
 /// Adds messages before and after a logical task's copies, and says which buffers these use in
 /// place of the sharded ones.
@@ -40,13 +33,12 @@ class StateMessages {
         copies_{copies},
         pieces_{pieces},
         travel_{travel},
-        tensor_{tensor},
-        shards_{logical, builder, copies.holders(), travel.sharding} {
+        sizes_{logical, builder.workload(), tensor},
+        early_{early_messages(logical, copies.holders(), travel)},
+        buckets_{logical, early_, travel},
+        shards_{logical, builder, copies.holders(), travel.sharding, buckets_} {
     if (copies.holders() == 1) return;
     travel_.early_sums = travel.early_sums || travel.sharding >= StateSharding::gradients;
-    const bool once = !travel.each_microbatch;
-    early_ = find_early_messages(logical, travel_.early_sums,
-                                 travel.early_gathers || (once && travel.sharding == StateSharding::parameters));
     gather_lane_ =
         builder.lane(travel.each_microbatch && travel.sharding == StateSharding::parameters ? "weight_gathers" : "data_parallel");
     whole_.resize(logical.buffers().size());
@@ -57,13 +49,12 @@ class StateMessages {
   void keep_part(BufferId logical, int copy, Buffer& real) {
     if (!shards_.cut(logical)) return;
     real.content = {real.content.kind(), real.content.stage(), shards_.part(logical, copies_.holder(copy))};
-    real.bytes = Bytes{up(shards_.part_size(logical) * size_of(real.content.kind()))};
+    real.bytes = sizes_.of(shards_.part_size(logical), real.content.kind());
   }
   /// The bytes that an update touches, where it is sharded; otherwise `whole`.
   Messages updated_bytes(TaskId update, Messages whole) {
     if (shards_.of_update(update) == none<PiecesId>) return whole;
-    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
-    return Bytes{up(shards_.part_size(shards_.states(update)) * (sizes.weight + sizes.gradient + sizes.optimizer))};
+    return sizes_.of_all(shards_.part_size(shards_.states(update)));
   }
 
   /// The messages before a logical task.
@@ -78,15 +69,18 @@ class StateMessages {
       const BufferId weights = used(renewed, ContentKind::weights);
       if (weights == none<BufferId> || (!shards_.cut(weights) && !travel_.early_gathers)) continue;
       if (shards_.cut(weights) && travel_.each_microbatch) continue;
-      add_gather(renewed, weights, {});
+      buckets_.has_gathers(renewed) ? add_gathers(renewed, weights, task) : add_gather(renewed, weights, {});
     }
   }
   /// The messages after it.
   void after(TaskId task) {
     if (copies_.holders() == 1) return;
+    for (const StateUses& uses : buckets_.sums()) {
+      if (uses.last_work == task) add_first_sums(uses.update, task);
+    }
     for (const TaskId summed : early_.sums.next(task)) {
       const BufferId gradient = used(summed, ContentKind::gradients);
-      if (gradient == none<BufferId> || !shards_.cut(gradient) || !travel_.each_microbatch) add_sum(summed);
+      if (gradient == none<BufferId> || !shards_.cut(gradient) || !travel_.each_microbatch) add_sum(summed, task);
     }
     const Task& done = logical_.task(task);
     if (done.op == Op::update) {
@@ -117,6 +111,10 @@ class StateMessages {
       for (const Sum& sum : sums_) {
         if (sum.logical != logical.rank || sum.tensor != copies_.tensor(copy)) continue;
         if (sum.update == first || is_tied(logical_)) after.push_back(sum.task);
+      }
+    } else if (!gathers_.empty() && gathers_[0].update == task) {
+      for (const Sum& gather : gathers_) {
+        if (gather.tensor == copies_.tensor(copy)) after.push_back(gather.task);
       }
     } else if (!ranks_.empty() && adds_gradient(task)) {
       for (const Sum& sum : ranks_[index(logical.rank)].sums[0]) {
@@ -149,34 +147,7 @@ class StateMessages {
 
   static BufferId at(BufferId first, int copy) { return id<BufferId>(index(first) + static_cast<std::size_t>(copy)); }
 
-  std::int64_t size_of(ContentKind kind) const {
-    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
-    return kind == ContentKind::weights ? sizes.weight : kind == ContentKind::gradients ? sizes.gradient : sizes.optimizer;
-  }
-  /// Bytes of one of that many equal parts of a logical set, on one tensor-parallel rank. The last
-  /// are padded.
-  Bytes bytes_of(PiecesId logical, std::int64_t each, int parts) const {
-    const std::int64_t count = parameters_in(logical_.pieces(logical));
-    return Bytes{up((count + parts - 1) / parts * each)};
-  }
-  /// Bytes of a logical buffer's whole content, as it is gathered or before it is summed.
-  Bytes whole_bytes(const Content& content) const {
-    const std::int32_t stage = number(content.stage());
-    const bool gathered = content.kind() == ContentKind::weights && stage >= 0;
-    if (!gathered) return bytes_of(content.parameters(), size_of(content.kind()), 1);
-    const std::int64_t count = parameters_in(logical_.pieces(content.parameters()));
-    return Bytes{up(builder_.workload().gathered_bytes(logical_.stages()[static_cast<std::size_t>(stage)], count).value())};
-  }
-  std::int64_t up(std::int64_t whole) const { return (whole + tensor_ - 1) / tensor_; }
-
-  /// What an update uses of a kind; a gradient only where it reads it.
-  BufferId used(TaskId update, ContentKind kind) const {
-    for (const Use& use : logical_.uses(update)) {
-      if (logical_.buffer(use.buffer).content.kind() != kind) continue;
-      if (kind != ContentKind::gradients || use.access == Access::read) return use.buffer;
-    }
-    return none<BufferId>;
-  }
+  BufferId used(TaskId update, ContentKind kind) const { return buffer_of(logical_, update, kind); }
   bool adds_gradient(TaskId task) const {
     const auto uses = logical_.uses(task);
     return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return is_moved(use, ContentKind::gradients); });
@@ -190,7 +161,7 @@ class StateMessages {
     const Content all{content.kind(), content.stage(), pieces_[index(content.parameters())]};
     const BufferId first = id<BufferId>(builder_.buffers().size());
     for (int copy = 0; copy < copies_.count(); ++copy) {
-      builder_.transient(number(copies_.real(logical_.buffer(logical).rank, copy)), all, whole_bytes(content));
+      builder_.transient(number(copies_.real(logical_.buffer(logical).rank, copy)), all, sizes_.whole(content));
     }
     return first;
   }
@@ -213,14 +184,29 @@ class StateMessages {
   }
 
   /// The gradient that an update reads, summed over the ranks that hold the same parameters; each
-  /// gets its part where they share the update.
-  void add_sum(TaskId update) {
+  /// gets its part where they share the update. @param done  the task that it follows, where it is
+  /// early; if there are buckets, it is of the last one
+  void add_sum(TaskId update, TaskId done = none<TaskId>) {
     const BufferId gradient = used(update, ContentKind::gradients);
     if (gradient == none<BufferId>) return;
+    const bool buckets = done != none<TaskId> && buckets_.has_sums(update);
     if (shards_.cut(gradient)) {
-      add_cut_sum(update, gradient);
-      return;
+      add_cut_sum(update, gradient, done);
+    } else {
+      add_sum(update, gradient, buckets ? &buckets_of(gradient).back() : nullptr, done);
     }
+  }
+  /// The buckets before the last: each starts when a computation has the gradient of its layers.
+  void add_first_sums(TaskId update, TaskId work) {
+    const BufferId gradient = used(update, ContentKind::gradients);
+    const std::vector<LayerBucket>& buckets = buckets_of(gradient);
+    for (std::size_t b = 0; b + 1 < buckets.size() && !shards_.cut(gradient); ++b) add_sum(update, gradient, &buckets[b], work);
+  }
+  const std::vector<LayerBucket>& buckets_of(BufferId logical) const {
+    return buckets_.of(logical_.buffer(logical).content.parameters());
+  }
+  void add_sum(TaskId update, BufferId gradient, const LayerBucket* bucket, TaskId done) {
+    const bool early = bucket != nullptr && bucket != &buckets_of(gradient).back();
     std::vector<PiecesId> updated;  // its own, or, of a series, all that it updates
     Bytes touched;
     for (const TaskId one : shards_.series(update)) {
@@ -230,19 +216,21 @@ class StateMessages {
         updated.push_back(logical_.buffer(found).content.parameters());
     }
     const Task& task = logical_.task(update);
-    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
-    const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
     const PiecesId shared = shards_.of_update(update);
     const bool sharded = shared != none<PiecesId>;
-    const SplitId split = sharded           ? builder_.split(shards_.parts(shared))
-                          : updated.empty() ? none<SplitId>
-                                            : builder_.split({together(updated)});
+    const SplitId split = sharded             ? builder_.split(shards_.parts(shared, bucket))
+                          : bucket != nullptr ? builder_.split({builder_.pieces(bucket->ranges)})
+                          : updated.empty()   ? none<SplitId>
+                                              : builder_.split({together(updated)});
+    const std::int64_t count = bucket == nullptr ? touched.value() / sizes_.each() : parameters_in(bucket->ranges);
     copies_.for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
       std::vector<Use> uses;
       std::vector<TaskId> after;
       for (const int copy : copies) {
         uses.push_back({copies_.buffer(gradient, copy), Access::read_write});
+        if (bucket != nullptr) after.push_back(copies_.task(done, copy));
         for (const TaskId earlier : logical_.dependencies(update)) {
+          if (early) break;
           if (!is_host_copy(logical_.task(earlier).op)) after.push_back(copies_.task(earlier, copy));
         }
       }
@@ -253,8 +241,9 @@ class StateMessages {
                                        .group = builder_.group(members),
                                        .stage = task.stage,
                                        .split = split,
-                                       .bytes = Bytes{up(touched.value() / states * sizes.gradient)}},
+                                       .bytes = sizes_.of(count, ContentKind::gradients)},
                                       uses, after);
+      if (early) builder_.bucket(bucket->layer);
       sums_.push_back({task.rank, copies_.tensor(copies[0]), update, sum});
     });
   }
@@ -269,17 +258,28 @@ class StateMessages {
     return builder_.pieces(all);
   }
 
-  /// A whole gradient of each copy, summed into the parts that they keep.
-  /// @return the sums, one for each tensor-parallel rank
-  std::vector<Sum> add_cut_sum(TaskId task, BufferId gradient) {
-    const PiecesId all = logical_.buffer(gradient).content.parameters();
-    Whole& whole = whole_[index(gradient)];
+  /// A whole gradient of each copy, summed into the parts that they keep, after the computation `done`.
+  /// @return the sums, one for each bucket and tensor-parallel rank
+  std::vector<Sum> add_cut_sum(TaskId task, BufferId gradient, TaskId done) {
     std::vector<Sum> sums;
-    if (whole.first == none<BufferId>) return sums;
+    if (whole_[index(gradient)].first == none<BufferId>) return sums;
+    if (!buckets_.has_sums_after(done)) {
+      add_cut_sum(task, gradient, nullptr, done, sums);
+    } else {
+      for (const LayerBucket& bucket : buckets_of(gradient)) add_cut_sum(task, gradient, &bucket, done, sums);
+    }
+    whole_[index(gradient)] = {};
+    return sums;
+  }
+  void add_cut_sum(TaskId task, BufferId gradient, const LayerBucket* bucket, TaskId done, std::vector<Sum>& sums) {
+    const PiecesId all = logical_.buffer(gradient).content.parameters();
+    const Whole& whole = whole_[index(gradient)];
     const Rank rank = logical_.buffer(gradient).rank;
     copies_.for_each_holders(rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
       std::vector<Use> uses;
+      std::vector<TaskId> after;
       for (const int copy : copies) {
+        if (bucket != nullptr) after.push_back(copies_.task(done, copy));
         uses.push_back({at(whole.first, copy), Access::read});
         uses.push_back({copies_.buffer(gradient, copy), Access::accumulate});
       }
@@ -289,25 +289,25 @@ class StateMessages {
                                        .rank = members[0],
                                        .group = builder_.group(members),
                                        .stage = logical_.task(task).stage,
-                                       .split = builder_.split(shards_.parts(all)),
-                                       .bytes = bytes_of(all, size_of(ContentKind::gradients), 1)},
-                                      uses);
+                                       .split = builder_.split(shards_.parts(all, bucket)),
+                                       .bytes = sizes_.of(parameters_in(shards_.ranges(all, bucket)), ContentKind::gradients)},
+                                      uses, after);
+      if (bucket != nullptr && bucket != &buckets_of(gradient).back()) builder_.bucket(bucket->layer);
       sums.push_back({rank, copies_.tensor(copies[0]), task, sum});
     });
-    whole = {};
-    return sums;
   }
 
   /// Gathers weights of which each rank holds, or has updated, a part, to all ranks that hold them.
-  void add_gather(TaskId task, BufferId weights, const std::vector<TaskId>& after_of) {
+  void add_gather(TaskId task, BufferId weights, const std::vector<TaskId>& after_of, const LayerBucket* bucket = nullptr,
+                  bool late = false) {
     if (!shards_.has(weights)) return;
     const bool cut = shards_.cut(weights);
     if (cut) whole_[index(weights)].first = add_whole(weights);
     const PiecesId all = logical_.buffer(weights).content.parameters();
     const Workload& workload = builder_.workload();
     const bool apart = !workload.is_abstract() && workload.model().copies_gathered;  // FSDP2 casts what it gathers, DDP does not
-    const Bytes gathered =
-        cut || !apart ? whole_bytes(logical_.buffer(weights).content) : bytes_of(all, size_of(ContentKind::weights), 1);
+    const Bytes gathered = cut || !apart ? sizes_.whole(logical_.buffer(weights).content, bucket)
+                                         : sizes_.of(parameters_in(shards_.ranges(all, bucket)), ContentKind::weights);
     copies_.for_each_holders(logical_.buffer(weights).rank,
                              [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
                                std::vector<Use> uses;
@@ -323,10 +323,23 @@ class StateMessages {
                                              .rank = members[0],
                                              .group = builder_.group(members),
                                              .stage = logical_.task(task).stage,
-                                             .split = builder_.split(shards_.parts(all)),
+                                             .split = builder_.split(shards_.parts(all, bucket)),
                                              .bytes = gathered},
                                             uses, after);
+                               if (late) builder_.bucket(bucket->layer);
                              });
+  }
+  /// The same in buckets, the first layers first. @param reader  that needs them
+  void add_gathers(TaskId update, BufferId weights, TaskId reader) {
+    const std::vector<LayerBucket>& buckets = buckets_of(weights);
+    gathers_.clear();
+    for (std::size_t b = buckets.size(); b-- > 0;) {
+      const std::size_t first = builder_.size();
+      add_gather(update, weights, {}, &buckets[b], b + 1 < buckets.size());
+      for (std::size_t t = first; t < builder_.size(); ++t) {
+        gathers_.push_back({logical_.task(reader).rank, static_cast<int>(t - first), reader, id<TaskId>(t)});
+      }
+    }
   }
 
   // ---- each computation ----------------------------------------------------------------------------------------------------
@@ -354,7 +367,7 @@ class StateMessages {
     Recent& rank = ranks_[index(logical_.task(task).rank)];
     for (const Use& use : logical_.uses(task)) {
       if (!is_moved(use, ContentKind::gradients)) continue;
-      for (const Sum& sum : add_cut_sum(task, use.buffer)) rank.sums[1].push_back(sum);
+      for (const Sum& sum : add_cut_sum(task, use.buffer, task)) rank.sums[1].push_back(sum);
     }
     rank.done = {rank.done[1], task};
     ++rank.computations;
@@ -365,12 +378,14 @@ class StateMessages {
   const ComposedCopies& copies_;
   const std::vector<PiecesId>& pieces_;  ///< [logical set]
   StateTravel travel_;
-  int tensor_;
+  StateSizes sizes_;
   LaneId sum_lane_ = builder_.lane("data_parallel");
   LaneId gather_lane_ = sum_lane_;
-  UpdateShards shards_;
   EarlyMessages early_;
+  StateBuckets buckets_;
+  UpdateShards shards_;
   std::vector<Sum> sums_;      ///< of the updates that come next, or all so far that came early
+  std::vector<Sum> gathers_;   ///< of the buckets that the task in place of an update needs
   std::vector<Whole> whole_;   ///< [logical buffer]
   std::vector<Recent> ranks_;  ///< [logical rank]
 };

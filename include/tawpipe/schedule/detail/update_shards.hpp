@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <span>
 #include <vector>
 
+#include "tawpipe/schedule/detail/state_buckets.hpp"
 #include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedule/state_sharding.hpp"
@@ -24,9 +26,15 @@ inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_a
 class UpdateShards {
  public:
   /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that
-  /// share an update
-  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders, StateSharding sharding)
-      : logical_{logical}, builder_{builder}, holders_{holders}, sharded_(logical.buffers().size(), 0), cut_{sharded_} {
+  /// share an update. @param buckets  each of which is cut by itself
+  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders, StateSharding sharding,
+               const StateBuckets& buckets)
+      : logical_{logical},
+        builder_{builder},
+        buckets_{buckets},
+        holders_{holders},
+        sharded_(logical.buffers().size(), 0),
+        cut_{sharded_} {
     if (holders == 1) return;
     find_series();
     if (sharding == StateSharding::none) return;
@@ -92,14 +100,31 @@ class UpdateShards {
     return piece != pieces_.end() ? piece->second.of : logical_.buffer(found).content.parameters();
   }
 
-  /// [holder] a logical set cut into equal parts, in order.
+  /// [holder] a logical set cut into equal parts, in order; of each of its buckets one.
   const std::vector<PiecesId>& parts(PiecesId logical) {
     const auto [at, added] = parts_.try_emplace(logical);
     if (!added) return at->second;
+    const std::vector<LayerBucket>& buckets = buckets_.of(logical);
+    if (buckets.empty()) {
+      at->second = cut_up(logical_.pieces(logical));
+      return at->second;
+    }
     for (int holder = 0; holder < holders_; ++holder) {
-      at->second.push_back(builder_.pieces(equal_part(logical_.pieces(logical), holder, holders_)));
+      std::vector<ParameterRange> own;
+      for (std::size_t b = buckets.size(); b-- > 0;) {
+        for (const ParameterRange& range : equal_part(buckets[b].ranges, holder, holders_)) append(own, range);
+      }
+      at->second.push_back(builder_.pieces(own));
     }
     return at->second;
+  }
+  /// The same of one of its buckets; null: of all.
+  std::vector<PiecesId> parts(PiecesId logical, const LayerBucket* bucket) {
+    return bucket == nullptr ? parts(logical) : cut_up(bucket->ranges);
+  }
+  /// A logical set, or one of its buckets.
+  std::span<const ParameterRange> ranges(PiecesId logical, const LayerBucket* bucket) const {
+    return bucket == nullptr ? logical_.pieces(logical) : bucket->ranges;
   }
   /// What a holder has of a logical buffer that is cut: a part of its set or, of a piece of states,
   /// that piece of the part of the series' set.
@@ -114,9 +139,11 @@ class UpdateShards {
   std::int64_t part_size(BufferId logical) const {
     const auto up = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
     const auto piece = pieces_.find(logical);
-    if (piece == pieces_.end())
-      return up(parameters_in(logical_.pieces(logical_.buffer(logical).content.parameters())), holders_);
-    return up(up(parameters_in(logical_.pieces(piece->second.of)), holders_), piece->second.count);
+    const PiecesId set = piece == pieces_.end() ? logical_.buffer(logical).content.parameters() : piece->second.of;
+    std::int64_t size = 0;
+    for (const LayerBucket& bucket : buckets_.of(set)) size += up(parameters_in(bucket.ranges), holders_);
+    if (size == 0) size = up(parameters_in(logical_.pieces(set)), holders_);
+    return piece == pieces_.end() ? size : up(size, piece->second.count);
   }
 
  private:
@@ -127,6 +154,12 @@ class UpdateShards {
     int count;
   };
 
+  /// [holder] ranges cut into equal parts, in order.
+  std::vector<PiecesId> cut_up(std::span<const ParameterRange> ranges) {
+    std::vector<PiecesId> parts;
+    for (int holder = 0; holder < holders_; ++holder) parts.push_back(builder_.pieces(equal_part(ranges, holder, holders_)));
+    return parts;
+  }
   PiecesId parameters(TaskId update, ContentKind kind) const {
     for (const Use& use : logical_.uses(update)) {
       if (logical_.buffer(use.buffer).content.kind() == kind) return logical_.buffer(use.buffer).content.parameters();
@@ -187,6 +220,7 @@ class UpdateShards {
 
   const Schedule& logical_;
   ScheduleBuilder& builder_;
+  const StateBuckets& buckets_;
   int holders_;
   std::vector<std::vector<TaskId>> series_;
   std::map<TaskId, std::size_t> series_of_;

@@ -116,6 +116,8 @@ class MovableSchedule {
         program[index(rank) * lanes + static_cast<std::size_t>(lane)].push_back(id<TaskId>(p));
       });
     }
+    for (Bucket& bucket : out.buckets) bucket.message = id<TaskId>(position_[index(bucket.message)]);
+    std::sort(out.buckets.begin(), out.buckets.end(), [](const Bucket& a, const Bucket& b) { return a.message < b.message; });
     out.dependencies = {std::move(dependency_begin), std::move(dependencies)};
     out.uses = {std::move(use_begin), std::move(uses)};
     std::vector<std::uint32_t> row_begin{0};

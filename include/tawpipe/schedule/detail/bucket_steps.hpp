@@ -1,0 +1,142 @@
+// Where the computations of a schedule meet its buckets: the steps for which these wait and that wait
+// for them, and single computations cut there.
+// Not: the steps of shared stages (model/shared_stage.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// The operations of a stage's passes.
+inline Flops pass_flops(const StageWork& work, const Passes& passes) {
+  Flops flops;
+  if (passes.forward) flops += work.forward;
+  if (passes.backward_input) flops += work.recompute + work.backward_input;
+  if (passes.backward_weight) flops += work.backward_weight;
+  return flops;
+}
+
+/// The steps of a pass through equal layers, one after another.
+/// @param head  operations of the pass in what follows the layers
+/// @param layers  in any order; each is marked on the step that begins with it, or ends with its
+/// gradient
+/// @param begins  a forward, otherwise a backward
+inline StageBody cut_at_layers(const StageWork& stage, const Passes& passes, Flops head, std::vector<std::int32_t> layers,
+                               bool begins) {
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  if (!begins) std::reverse(layers.begin(), layers.end());
+  const double all = pass_flops(stage, passes).value();
+  const auto traffic = static_cast<double>((passes.forward ? stage.forward_traffic : stage.backward_traffic).value());
+  StageBody body;
+  double before = 0;  // of `all`
+  const auto add_until = [&](double end, std::int32_t layer) {
+    const double part = all > 0 ? (end - before) / all : 0;
+    before = end;
+    body.push_back({.flops = Flops{part * all}, .traffic = Bytes{static_cast<std::int64_t>(part * traffic)}});
+    body.back().after[0] = static_cast<std::int32_t>(body.size()) - 2;
+    body.back().layer = layer;
+  };
+  std::int32_t begun = -1;
+  for (const std::int32_t layer : layers) {
+    const double passed = (all - head.value()) * (begins ? layer : stage.layers - layer) / std::max(1, stage.layers);
+    add_until(begins ? passed : head.value() + passed, begins ? begun : layer);
+    if (begins) begun = layer;
+  }
+  add_until(all, begun);
+  return body;
+}
+
+/// The computations of a schedule for which buckets wait, or that wait for buckets, layer by layer.
+class BucketCuts {
+ public:
+  /// Those for which buckets wait, and the first of each rank that waits for them.
+  /// Complexity: O(tasks + dependencies) where weights are gathered in buckets, otherwise O(buckets).
+  explicit BucketCuts(const Schedule& schedule) : from_{schedule} {
+    std::size_t gathers = 0;  // past the last gather
+    for (const Bucket& bucket : from_.parts().buckets) {
+      if (!is_sum(from_.task(bucket.message).op)) {
+        gathers = index(bucket.message) + 1;
+        continue;
+      }
+      for (const TaskId earlier : from_.dependencies(bucket.message)) {
+        if (is_work(from_.task(earlier).op)) awaited_[earlier].push_back({.layer = bucket.layer});
+      }
+    }
+    std::set<std::pair<TaskId, Rank>> waited;
+    for (std::size_t t = 0; gathers > 0 && t < from_.tasks().size(); ++t) {
+      const Task& task = from_.tasks()[t];
+      if (!is_work(task.op)) continue;
+      for (const TaskId earlier : from_.dependencies(id<TaskId>(t))) {
+        const Bucket* const bucket = index(earlier) < gathers ? from_.bucket(earlier) : nullptr;
+        if (bucket != nullptr && waited.insert({earlier, task.rank}).second) gathered_[id<TaskId>(t)].push_back(*bucket);
+      }
+    }
+  }
+
+  /// Whether the schedule has none.
+  bool empty() const { return from_.parts().buckets.empty(); }
+  /// The buckets with weights for which a task waits before their layers.
+  std::span<const Bucket> gathered(TaskId task) const {
+    const auto at = gathered_.find(task);
+    return at == gathered_.end() ? std::span<const Bucket>{} : at->second;
+  }
+
+  /// A single computation cut where buckets wait for it, or it for them; none if it is not.
+  StageBody body_of(TaskId id) const {
+    if (empty()) return {};
+    std::vector<std::int32_t> layers;
+    for (const Bucket& bucket : gathered(id)) layers.push_back(bucket.layer);
+    const bool needed = !layers.empty();
+    if (const auto at = awaited_.find(id); at != awaited_.end()) {
+      for (const Awaited& awaited : at->second) layers.push_back(awaited.layer);
+    }
+    if (layers.empty()) return {};
+    const Task& task = from_.task(id);
+    const StageWork& stage = from_.stage(task.stage);
+    const Passes passes = traits(task.op).passes;
+    const bool head = stage.last_edge && !from_.workload().is_abstract();
+    const Flops of_head = head ? pass_flops(from_.workload().stage(stage.first_layer, 0, false, true), passes) : Flops{};
+    return cut_at_layers(stage, passes, of_head / from_.parts().mesh.shared(), std::move(layers), needed);
+  }
+
+  /// Notes the step after which a task has the gradient of a layer, if buckets wait for that.
+  void note(TaskId task, std::int32_t layer, TaskId step) {
+    const auto at = awaited_.find(task);
+    if (at == awaited_.end() || layer < 0) return;
+    for (Awaited& awaited : at->second) {
+      if (awaited.layer == layer) awaited.step = step;
+    }
+  }
+  /// The step noted; none if there is none.
+  TaskId step(TaskId task, std::int32_t layer) const {
+    const auto at = awaited_.find(task);
+    if (at == awaited_.end()) return none<TaskId>;
+    const auto found = std::find_if(at->second.begin(), at->second.end(), [&](const Awaited& one) { return one.layer == layer; });
+    return found == at->second.end() ? none<TaskId> : found->step;
+  }
+
+ private:
+  /// A layer of a computation for which buckets wait.
+  struct Awaited {
+    std::int32_t layer = -1;
+    TaskId step = none<TaskId>;
+  };
+
+  const Schedule& from_;
+  std::map<TaskId, std::vector<Awaited>> awaited_;  ///< [task]
+  std::map<TaskId, std::vector<Bucket>> gathered_;  ///< [task]
+};
+
+}  // namespace tawpipe::detail

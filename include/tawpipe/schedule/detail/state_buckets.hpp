@@ -1,0 +1,100 @@
+// Which updates of a schedule have their gradients summed and their weights gathered in buckets.
+// Not: how a stage is cut into them (schedule/buckets.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/buckets.hpp"
+#include "tawpipe/schedule/early_messages.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/state_sharding.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// When a composition's model states travel.
+struct StateTravel {
+  StateSharding sharding = StateSharding::none;
+  bool each_microbatch = false;  ///< whole weights and gradients are kept for a computation only, not for the iteration
+  bool early_sums = false;       ///< as soon as a gradient is whole
+  bool early_gathers = false;    ///< of new weights: before the next iteration's first use
+  std::int64_t bucket = 0;       ///< parameters of all tensor-parallel ranks that early messages carry at least; 0: a stage's all
+};
+
+/// The messages that come early with that.
+inline EarlyMessages early_messages(const Schedule& logical, int holders, const StateTravel& travel) {
+  if (holders == 1) return {};
+  const bool once = !travel.each_microbatch;
+  return find_early_messages(logical, travel.early_sums || travel.sharding >= StateSharding::gradients,
+                             travel.early_gathers || (once && travel.sharding == StateSharding::parameters));
+}
+
+/// Those of the first stage: other stages end their last backward, and begin their first forward, while
+/// it still computes or already does, so their messages are hidden as they are.
+/// Source: Megatron-LM, core/distributed/distributed_data_parallel.py: bucket_size is None where pp_rank
+/// > 0, and for chunks after the first. States that are updated in pieces have none, as its gradients
+/// are summed before the first piece, nor have sharded parameters: PyTorch sums after the last
+/// backward of a pipeline's stage (distributed/pipelining/stage.py).
+class StateBuckets {
+ public:
+  StateBuckets() = default;
+  StateBuckets(const Schedule& logical, const EarlyMessages& early, const StateTravel& travel) {
+    if (travel.bucket < 1 || travel.sharding == StateSharding::parameters || logical.workload().is_abstract()) return;
+    const ParameterBlocks blocks = logical.workload().model().blocks();
+    for (const StateUses& uses : early.updates) {
+      const Task& update = logical.task(uses.update);
+      if (update.stage != StageId{0} || uses.parameters == none<PiecesId> || uses.in_pieces) continue;
+      const auto is_of_stage = [&](TaskId task) {
+        if (task == none<TaskId>) return false;
+        const Task& found = logical.task(task);
+        return is_work(found.op) && found.stage == update.stage && found.rank == update.rank;
+      };
+      const bool summed =
+          travel.early_sums && is_of_stage(uses.last_work) && traits(logical.task(uses.last_work).op).passes.backward_weight;
+      const bool gathered = travel.early_gathers && is_of_stage(uses.first) && traits(logical.task(uses.first).op).passes.forward;
+      if (!summed && !gathered) continue;
+      std::vector<LayerBucket> buckets = buckets_of(blocks, logical.stage(update.stage), travel.bucket);
+      if (buckets.size() < 2 || !are_all_of(buckets, logical.pieces(uses.parameters))) continue;
+      if (summed) sums_.push_back(uses);
+      if (gathered) gathers_.push_back(uses.update);
+      buckets_.try_emplace(uses.parameters, std::move(buckets));
+    }
+  }
+
+  /// Of a logical set; none: it is not cut.
+  const std::vector<LayerBucket>& of(PiecesId set) const {
+    const auto at = buckets_.find(set);
+    return at == buckets_.end() ? none_ : at->second;
+  }
+  /// The updates whose sums are in buckets.
+  const std::vector<StateUses>& sums() const { return sums_; }
+  bool has_sums(TaskId update) const {
+    return std::any_of(sums_.begin(), sums_.end(), [&](const StateUses& uses) { return uses.update == update; });
+  }
+  /// The same by the last computation that adds to the gradient.
+  bool has_sums_after(TaskId work) const {
+    return std::any_of(sums_.begin(), sums_.end(), [&](const StateUses& uses) { return uses.last_work == work; });
+  }
+  bool has_gathers(TaskId update) const { return std::find(gathers_.begin(), gathers_.end(), update) != gathers_.end(); }
+
+ private:
+  static bool are_all_of(const std::vector<LayerBucket>& buckets, std::span<const ParameterRange> set) {
+    std::vector<ParameterRange> all;
+    for (std::size_t b = buckets.size(); b-- > 0;) {
+      for (const ParameterRange& range : buckets[b].ranges) append(all, range);
+    }
+    return std::equal(all.begin(), all.end(), set.begin(), set.end());
+  }
+
+  std::map<PiecesId, std::vector<LayerBucket>> buckets_;
+  std::vector<StateUses> sums_;
+  std::vector<TaskId> gathers_;
+  std::vector<LayerBucket> none_;
+};
+
+}  // namespace tawpipe::detail
