@@ -140,7 +140,8 @@ TEST_CASE("the buckets of a stage are kept, and checked") {
   CHECK(schedule_json(read) == text);
   CHECK(read.parts().buckets[1].layer == schedule.parts().buckets[1].layer);
   const auto with_buckets = [](const std::string& buckets) {
-    return schedule_error(R"({"ranks": 1, "stages": [{}], "tasks": [{"op": "forward"}], "buckets": )" + buckets + "}");
+    return schedule_error(R"({"ranks": 1, "tasks": [{"op": "forward", "rank": 0, "stage": 0, "microbatch": 0}], "buckets": )" +
+                          buckets + "}");
   };
   CHECK(with_buckets("[[0, 0]]").find("a bucket's message is a collective") != std::string::npos);
   CHECK(with_buckets("[[1, 0]]") != "");
