@@ -367,33 +367,6 @@ TEST_CASE("a size that is not given is that of what is carried") {
   CHECK(schedule.groups() == 2);
 }
 
-TEST_CASE("what does not fit together is not written") {
-  const Schedule good = parse_schedule_json("{\"tasks\": [" + support::forward_task + "]}");
-  const auto refused = [&](auto change) {
-    Schedule::Parts parts = good.parts();
-    change(parts);
-    CHECK_THROWS_AS(schedule_json(Schedule{good.workload(), std::move(parts)}), ScheduleError);
-  };
-  refused([](Schedule::Parts& parts) { parts.tasks[0].rank = Rank{7}; });
-  refused([](Schedule::Parts& parts) { parts.tasks[0].op = Op::broadcast; });
-  refused([](Schedule::Parts& parts) { parts.tasks[0].lane = LaneId{2}; });
-  refused([](Schedule::Parts& parts) { parts.tasks[0].stage = StageId{1}; });
-  refused([](Schedule::Parts& parts) { parts.tasks[0].bytes = Bytes{-1}; });
-  refused([](Schedule::Parts& parts) { parts.ranks = 0; });
-  refused([](Schedule::Parts& parts) { parts.lanes.clear(); });
-  refused([](Schedule::Parts& parts) { parts.program = {}; });
-  refused([](Schedule::Parts& parts) { parts.dependencies = {{0, 1}, {TaskId{9}}}; });
-  refused([](Schedule::Parts& parts) { parts.uses = {{0, 1}, {Use{BufferId{0}, Access::read}}}; });
-  refused([](Schedule::Parts& parts) { parts.groups = {{0, 2}, {Rank{0}}}; });
-  refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{3}, .content = {}, .bytes = {}}); });
-  refused([](Schedule::Parts& parts) {
-    parts.buffers.push_back({.rank = Rank{0}, .content = {ContentKind::weights, none<StageId>, PiecesId{0}}, .bytes = {}});
-  });
-  refused([](Schedule::Parts& parts) { parts.tasks[0].split = SplitId{0}; });
-  refused([](Schedule::Parts& parts) { parts.splits = {{0, 1}, {PiecesId{0}}}; });
-  refused([](Schedule::Parts& parts) { parts.stages[0].forward = Flops{-1.0}; });
-}
-
 TEST_CASE("texts of any kind come back, and long lists are written in pieces") {
   ScheduleBuilder builder{"a \"b\" \\ \xc3\xa9", Workload::abstract(1, 1), 1, {"comp,ute"}};
   builder.option("k\"", "v\\");
