@@ -48,7 +48,8 @@ inline std::vector<LayerBucket> buckets_of(const ParameterBlocks& blocks, const 
     append(bucket.ranges, blocks.layers(stage.first_layer + first, end - first));
     if (end == stage.layers && stage.last_edge) add_edge(bucket, blocks.last_edge());
   }
-  if (stage.first_edge && stage.layers % each == 0) add_edge(buckets.emplace_back(), blocks.first_edge());
+  const bool edge_left = stage.first_edge && stage.layers % each == 0 && blocks.first_edge().count() > 0;
+  if (edge_left) add_edge(buckets.emplace_back(), blocks.first_edge());
   return buckets;
 }
 

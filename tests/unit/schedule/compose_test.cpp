@@ -280,6 +280,25 @@ TEST_CASE("the first stage's sums run in buckets beside its last backward, its g
   }
 }
 
+TEST_CASE("layers gathered in 8 bits are so in buckets, too") {
+  Transformer model = small();
+  model.products = ProductFormat::fp8;
+  model.narrow_gathers = true;
+  const auto of = [&](int batch) { return Workload{model, {128, 1, batch}, Recompute::full}; };
+  const Schedule logical = build_schedule("1f1b", {.workload = of(4), .nodes = DeviceGroups{{2}}, .options = {}});
+  const auto gathered = [&](std::int64_t bucket) {
+    std::int64_t bytes = 0;
+    const Schedule schedule =
+        compose(logical, of(16), Mesh{.data = 4}.over(8),
+                {.stages = {}, .sharding = StateSharding::optimizer, .overlap_gathers = true, .bucket = bucket});
+    CHECK(schedule.parts().buckets.empty() == (bucket == 0));
+    for (const Task& task : schedule.tasks()) bytes += task.payload == Payload::weights ? task.bytes.value() : 0;
+    return bytes;
+  };
+  CHECK(gathered(1) == gathered(0));
+  CHECK(gathered(0) < model.parameters() * 2);
+}
+
 TEST_CASE("context and data parallelism never add to a rank's model states") {
   const auto states = [](const Mesh& mesh) {
     const Schedule logical = build_schedule("gpipe", {.workload = work(4), .nodes = DeviceGroups{{1}}, .options = {}});

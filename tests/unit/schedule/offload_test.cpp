@@ -217,9 +217,15 @@ TEST_CASE("a composed schedule copies each rank's part, and of sharded states it
   CHECK(states <= all + 4 * (state_pieces + 1) * work.parameter_bytes().optimizer);  // pieces padded to equal parts
   for (const StateSharding sharding : {StateSharding::none, StateSharding::gradients, StateSharding::parameters}) {
     for (const bool early : {false, true}) {
-      const Schedule other = compose(logical, whole, mesh, {.sharding = sharding, .overlap_gradients = early});
+      const Schedule other = compose(logical, whole, mesh, {.sharding = sharding, .overlap_gradients = early, .bucket = 1});
+      CHECK(other.parts().buckets.empty());  // one sum before the first piece's update
       const Diagnostics found_in_other = validate(other);
       CHECK_MESSAGE(found_in_other.ok(), found_in_other.text());
     }
   }
+  const Schedule kept = compose(with_offload(build("1f1b", work, 2), {.activations = true}), whole, mesh,
+                                {.sharding = StateSharding::optimizer, .overlap_gradients = true, .bucket = 1});
+  CHECK_FALSE(kept.parts().buckets.empty());
+  const Diagnostics found_in_kept = validate(kept);
+  CHECK_MESSAGE(found_in_kept.ok(), found_in_kept.text());
 }
