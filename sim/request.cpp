@@ -262,7 +262,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
       const auto given_size = to_number<std::int64_t>(request.microbatch);
       if (!given_size || *given_size < 1) {
         throw InputError(
-            concat("--microbatch ", quote(request.microbatch), " must be a number of sequences, 1 or more, or auto"));
+            concat("--microbatch ", one_line(request.microbatch), " must be a number of sequences, 1 or more, or auto"));
       }
       size = *given_size;
     }

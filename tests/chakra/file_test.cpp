@@ -126,7 +126,7 @@ TEST_CASE("bytes that are no trace are refused in one line") {
   says(whole.substr(0, whole.size() - 1), "it should be");
   says(head + "\xff\xff\xff\xff\x07" + "abc", "it should be 2147483647 bytes long and the file has 3 more");
   says(head + "\x02\x08", "it should be 2 bytes long and the file has 1 more");
-  says(head + "\x02\x08\x80", "its bytes are no message");
+  says(head + "\x02\x08\x80", "its bytes are not a message");
   says("{\"tasks\": []}", "its head, at byte 0");
   CHECK(fault(whole) == "accepted");
   CHECK(fault(head) == "accepted");

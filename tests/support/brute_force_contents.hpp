@@ -20,7 +20,8 @@ namespace support {
 /// Runs tasks one by one on sets of labels.
 class BruteContents : private BruteState {
  public:
-  BruteContents(const tawpipe::Schedule& schedule, const CopyMap& map) : BruteState{schedule, map} {
+  BruteContents(const tawpipe::Schedule& schedule, const CopyMap& map)
+      : BruteState{schedule, map}, series_{update_series(schedule)} {
     updates_.resize(schedule.buffers().size(), 0);
   }
 
@@ -53,7 +54,8 @@ class BruteContents : private BruteState {
       if (buffer.kind() == BufferKind::optimizer && !contents_[b].states[b]) {
         found_.push_back(tawpipe::concat("buffer ", b, " ends with old states"));
       }
-      if (updates_[b] != 1) found_.push_back(tawpipe::concat("buffer ", b, " is updated ", updates_[b], " times"));
+      const int wanted = buffer.kind() == BufferKind::weights ? std::max(1, series_[b].updates) : 1;
+      if (updates_[b] != wanted) found_.push_back(tawpipe::concat("buffer ", b, " is updated ", updates_[b], " times"));
       if (buffer.kind() != BufferKind::weights) continue;
       std::int64_t fresh = 0;
       for (const auto& [origin, bytes] : contents_[b].weights) fresh += origin.updated ? bytes : 0;
@@ -328,11 +330,13 @@ class BruteContents : private BruteState {
     }
     if (weights == nullptr) return report("updates no weights");
     const auto& sizes = schedule_.workload().parameter_bytes();
-    const std::int64_t updated = task().bytes.value() / (sizes.weight + sizes.gradient + sizes.optimizer);
-    check_sum(number(buffer(*weights).stage()), updated, gradient);
+    const std::int64_t all = sizes.weight + sizes.gradient + sizes.optimizer;
+    check_sum(number(buffer(*weights).stage()), series_[index(weights->buffer)].bytes / all, gradient);
     Content& content = at(*weights);
-    content.weights.clear();
-    content.weights[{index(weights->buffer), number(buffer(*weights).stage()), true}] = updated * sizes.weight;
+    UpdateSeries& series = series_[index(weights->buffer)];
+    series.done += task().bytes.value();
+    if (updates_[index(weights->buffer)] == 1) content.weights.clear();
+    content.weights[{index(weights->buffer), number(buffer(*weights).stage()), true}] = series.done / all * sizes.weight;
   }
 
   /// The gradient that an update of weights of stage `s` sees against each microbatch's, once.
@@ -383,6 +387,7 @@ class BruteContents : private BruteState {
 
   std::map<Computation, int> computed_;
   std::vector<int> updates_;
+  std::vector<UpdateSeries> series_;  ///< [buffer]
 };
 
 }  // namespace support

@@ -18,6 +18,29 @@
 
 namespace support {
 
+/// The updates of a buffer of weights: several, if each has a piece of their states.
+struct UpdateSeries {
+  int updates = 0;
+  std::int64_t bytes = 0;  ///< that they touch
+  std::int64_t done = 0;
+};
+
+/// [buffer] those of weights
+inline std::vector<UpdateSeries> update_series(const tawpipe::Schedule& schedule) {
+  std::vector<UpdateSeries> series(schedule.buffers().size());
+  for (std::size_t i = 0; i < schedule.tasks().size(); ++i) {
+    if (schedule.tasks()[i].op != tawpipe::Op::update) continue;
+    for (const tawpipe::Use& use : schedule.uses(tawpipe::id<tawpipe::TaskId>(i))) {
+      const bool weights = schedule.buffer(use.buffer).kind() == tawpipe::BufferKind::weights;
+      if (use.access == tawpipe::Access::read || !weights) continue;
+      UpdateSeries& one = series[static_cast<std::size_t>(use.buffer)];
+      ++one.updates;
+      one.bytes += schedule.tasks()[i].bytes.value();
+    }
+  }
+  return series;
+}
+
 /// Sets of labels.
 ///
 /// A gradient is a count for each (parameters, microbatch, piece, tensor rank, context rank).

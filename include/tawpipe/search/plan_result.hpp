@@ -72,14 +72,14 @@ struct PlanResult {
   }
 };
 
-/// Whether two plans are equivalent: the same time and memory, on axes of the same sizes with the
-/// same microbatches.
+/// Whether two plans are equivalent: a schedule with the same time and memory, on axes of the same
+/// sizes with the same microbatches.
 inline bool alike(const Plan& a, const Plan& b) {
-  return a.summary.makespan == b.summary.makespan && a.summary.fullest() == b.summary.fullest() &&
-         a.layout.mesh.tensor == b.layout.mesh.tensor && a.layout.mesh.context == b.layout.mesh.context &&
-         a.layout.mesh.data == b.layout.mesh.data && a.layout.microbatch_size == b.layout.microbatch_size &&
-         a.layout.recompute == b.layout.recompute && a.layout.recompute_layers == b.layout.recompute_layers &&
-         a.layout.offload == b.layout.offload;
+  return a.choice.schedule == b.choice.schedule && a.summary.makespan == b.summary.makespan &&
+         a.summary.fullest() == b.summary.fullest() && a.layout.mesh.tensor == b.layout.mesh.tensor &&
+         a.layout.mesh.context == b.layout.mesh.context && a.layout.mesh.data == b.layout.mesh.data &&
+         a.layout.microbatch_size == b.layout.microbatch_size && a.layout.recompute == b.layout.recompute &&
+         a.layout.recompute_layers == b.layout.recompute_layers && a.layout.offload == b.layout.offload;
 }
 
 /// Calls `run(i)` for each i below `count`, in any order and on any threads.

@@ -68,7 +68,7 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
                         .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : problem.model->recompute_layers,
                         .offload = problem.offload,
                         .sharding = problem.sharding,
-                        .loss_chunk = problem.model->loss_chunk,
+                        .loss_chunk = problem.model ? problem.model->loss_chunk : 0,
                         .summary = std::move(next.summary)};
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       all_run = false;
@@ -134,7 +134,7 @@ inline std::optional<FittingLayout> fitting_with_savings(const Problem& asked, P
 }  // namespace detail
 
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
-  if (!problem.model) return std::nullopt;
+  if (!problem.has_model()) return std::nullopt;
   std::vector<Offload> offloads{problem.offload};
   Offload more = problem.offload;
   more.optimizer = true;
@@ -142,11 +142,16 @@ TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& p
   more.activations = true;
   more.layers = 0;
   if (!(more == offloads.back())) offloads.push_back(more);
-  const bool all_recomputed =
-      !problem.recomputes.empty() || (problem.recompute == Recompute::full && problem.model->recompute_layers == 0);
+  const bool all_recomputed = problem.stack || !problem.recomputes.empty() ||
+                              (problem.recompute == Recompute::full && problem.model->recompute_layers == 0);
   Problem asked = problem;
   for (const Offload& offload : offloads) {
     asked.offload = offload;
+    if (problem.stack) {  // its parts state what is computed again, and no ranks share its layers
+      if (offload == problem.offload) continue;
+      if (auto found = detail::fastest_fitting(asked, registry)) return found;
+      continue;
+    }
     const std::vector<Mesh> meshes = detail::wider_meshes(problem);
     for (const Mesh& mesh : meshes) {
       asked.mesh = mesh;

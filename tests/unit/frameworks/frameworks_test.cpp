@@ -217,7 +217,7 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
             .find("it is zero_optimization.offload_optimizer.device now") != std::string::npos);
   CHECK(deepspeed_refusal("{\"train_batch_size\": 32, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}")
             .find("fp16.enabled: not with bf16.enabled") != std::string::npos);
-  CHECK(deepspeed_refusal("{\"train_batch_size\": 30}").find("30 sequences are no multiple") != std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 30}").find("30 sequences are not a multiple") != std::string::npos);
 }
 
 TEST_CASE("DeepSpeed: what its program fills in is taken from what is given beside the file") {

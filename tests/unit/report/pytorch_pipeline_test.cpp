@@ -235,7 +235,7 @@ TEST_CASE("idle cells are turns of the lowering, and go") {
   CHECK(write_pytorch_csv(merge_backward(parse_pytorch_csv("0F0,0I0,,0W0\n"))) == "0F0,0B0\n");
 }
 
-TEST_CASE("what is no activation pipeline is not exported") {
+TEST_CASE("what is not an activation pipeline is not exported") {
   const auto refusal = [](const std::string& name) {
     try {
       pytorch_schedule(built(name, 4, 8));

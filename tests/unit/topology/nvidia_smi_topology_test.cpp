@@ -144,7 +144,7 @@ TEST_CASE("errors name line and cell") {
   CHECK(contains(smi_error(""), "topo.txt holds no matrix"));
   CHECK(contains(smi_error("hello\nworld\n"), "no line starts with the columns GPU0, GPU1"));
   CHECK(smi_error("GPU0 GPU1\nGPU0 X FOO\nGPU1 PIX X\n") ==
-        "topo.txt, line 2: row GPU0, column GPU1: 'FOO' is no connection; expected X, NV#, PIX, PXB, PHB, NODE or SYS");
+        "topo.txt, line 2: row GPU0, column GPU1: 'FOO' is not a connection; expected X, NV#, PIX, PXB, PHB, NODE or SYS");
   CHECK(smi_error("GPU0 GPU1\nGPU0 X\nGPU1 PIX X\n") ==
         "topo.txt, line 2: row GPU0, column GPU1: the cell is missing; expected X, NV#, PIX, PXB, PHB, NODE or SYS");
   CHECK(smi_error("GPU0 GPU1\nGPU0 X PIX\n") == "topo.txt, line 1: column GPU1 has no row of its own");

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -74,13 +73,14 @@ class BucketCuts {
         if (is_work(from_.task(earlier).op)) awaited_[earlier].push_back({.layer = bucket.layer});
       }
     }
-    std::set<std::pair<TaskId, Rank>> waited;
+    std::map<std::pair<TaskId, Rank>, bool> waited;
     for (std::size_t t = 0; gathers > 0 && t < from_.tasks().size(); ++t) {
       const Task& task = from_.tasks()[t];
       if (!is_work(task.op)) continue;
       for (const TaskId earlier : from_.dependencies(id<TaskId>(t))) {
         const Bucket* const bucket = index(earlier) < gathers ? from_.bucket(earlier) : nullptr;
-        if (bucket != nullptr && waited.insert({earlier, task.rank}).second) gathered_[id<TaskId>(t)].push_back(*bucket);
+        if (bucket != nullptr && waited.try_emplace({earlier, task.rank}, true).second)
+          gathered_[id<TaskId>(t)].push_back(*bucket);
       }
     }
   }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,13 +51,15 @@ class FabricCuts {
   }
 
   std::vector<std::vector<int>> sets() const {
-    std::set<std::vector<int>> found;
+    std::vector<std::vector<int>> found;
     for (const auto* of : {&sources_, &targets_}) {
       for (const std::vector<int>& nodes : *of) {
-        if (nodes.size() > 1 && static_cast<int>(nodes.size()) < nodes_) found.insert(nodes);
+        if (nodes.size() > 1 && static_cast<int>(nodes.size()) < nodes_) found.push_back(nodes);
       }
     }
-    return {found.begin(), found.end()};
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
   }
 
   /// Over the fabric's links, out of the set and into it. [node] `inside`: whether it is in the set

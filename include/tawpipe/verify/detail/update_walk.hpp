@@ -21,7 +21,12 @@ class UpdateWalk {
         walk_{walk},
         updates_(schedule.buffers().size(), 0),
         twice_(updates_.size(), 0),
+        users_(updates_.size(), 0),
         expected_(tensors(schedule)) {
+    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+      if (schedule.tasks()[t].op != Op::update) continue;
+      for (const Use& use : schedule.uses(id<TaskId>(t))) ++users_[index(use.buffer)];
+    }
     gradients_.resize(static_cast<std::size_t>(schedule.ranks()));
     for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
       const Buffer& buffer = schedule.buffers()[b];
@@ -36,8 +41,11 @@ class UpdateWalk {
     Named gradient;
     for (const Use& use : schedule_.uses(t)) {
       const ContentKind kind = walk_.kind(use.buffer);
-      // Weights may be overwritten: the optimizer states include a copy in full precision.
-      const bool changed = use.access == Access::read_write || (use.access == Access::write && kind == ContentKind::weights);
+      // Weights may be overwritten: the optimizer states include a copy in full precision. Not where
+      // other updates change pieces of them, to which the gradient is left as it is, too.
+      const bool shared = users_[index(use.buffer)] > 1;
+      const bool changed = (use.access == Access::read_write && !(shared && kind == ContentKind::gradients)) ||
+                           (use.access == Access::write && kind == ContentKind::weights && !shared);
       if (kind == ContentKind::weights || kind == ContentKind::optimizer_state) {
         (kind == ContentKind::weights ? weights : optimizer).add(use.buffer, changed);
         if (changed && kind == ContentKind::optimizer_state) {
@@ -291,6 +299,7 @@ class UpdateWalk {
   ContentsWalk& walk_;
   std::vector<std::uint32_t> updates_;            ///< [buffer] number of updates of weights and optimizer states
   std::vector<char> twice_;                       ///< [buffer] of weights, some of which two updates changed
+  std::vector<std::uint32_t> users_;              ///< [buffer] updates that name it
   std::vector<ParameterMap<Expected>> expected_;  ///< [tensor-parallel rank]
   ParameterMap<Expected> found_;                  ///< of the current update
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
