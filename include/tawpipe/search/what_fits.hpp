@@ -61,15 +61,15 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
     try {
       Chosen next = choose(problem, choice, registry);
       if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
-      best =
-          FittingLayout{.choice = std::move(next.choice),
-                        .mesh = problem.mesh,
-                        .recompute = next.recompute,
-                        .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : problem.model->recompute_layers,
-                        .offload = problem.offload,
-                        .sharding = problem.sharding,
-                        .loss_chunk = problem.model ? problem.model->loss_chunk : 0,
-                        .summary = std::move(next.summary)};
+      best = FittingLayout{.choice = std::move(next.choice),
+                           .mesh = problem.mesh,
+                           .recompute = next.recompute,
+                           .recompute_layers = next.recompute_layers > 0 || !problem.model ? next.recompute_layers
+                                                                                           : problem.model->recompute_layers,
+                           .offload = problem.offload,
+                           .sharding = problem.sharding,
+                           .loss_chunk = problem.model ? problem.model->loss_chunk : 0,
+                           .summary = std::move(next.summary)};
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       all_run = false;
     }
