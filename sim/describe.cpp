@@ -2,6 +2,8 @@
 // Not: the results (commands/).
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "request.hpp"
 #include "tawpipe/report/formatters.hpp"
 
@@ -34,8 +36,7 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
                      roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
 }
 
-}  // namespace
-
+/// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
 std::string describe_cost(const Problem& problem) {
   const Cost& cost = problem.cost;
   const std::string times =
@@ -46,6 +47,8 @@ std::string describe_cost(const Problem& problem) {
                      held->speeds.empty() ? "computing with the rest" : "at measured speeds");
 }
 
+}  // namespace
+
 std::string assumed_device(const Problem& problem) {
   if (std::holds_alternative<FixedCost>(problem.cost)) return "";
   for (const NodeType& kind : problem.cluster.kinds()) {
@@ -54,6 +57,11 @@ std::string assumed_device(const Problem& problem) {
     }
   }
   return "";
+}
+
+void add_cost(nlohmann::ordered_json& json, const Problem& problem) {
+  json["cost"] = describe_cost(problem);
+  if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
 }
 
 std::string describe(const Problem& problem, const Workload* work) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -138,8 +139,8 @@ RecomputeFlag parse_recompute_flag(const std::string& text);
 /// The same as text, "full:4", "selective:mlp".
 std::string recompute_text(const RecomputeFlag& flag);
 
-/// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
-std::string describe_cost(const Problem& problem);
+/// Adds the cost model in words, and the assumed device if there is one.
+void add_cost(nlohmann::ordered_json& json, const Problem& problem);
 
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);

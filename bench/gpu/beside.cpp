@@ -87,7 +87,7 @@ class Layer {
     Times times;
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       const Task& task = schedule_.tasks()[t];
-      if (!is_work(task.op) || task.op == Op::update || number(task.stage) != 1) continue;
+      if (!is_stage_work(task.op) || number(task.stage) != 1) continue;
       (task.op == Op::forward ? times.forward : times.backward) = to_seconds(result.timeline.duration_of(id<TaskId>(t)));
       if (task.op == Op::forward) times.first = to_seconds(result.timeline.start[t].since_start());
     }

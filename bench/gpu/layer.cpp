@@ -41,7 +41,7 @@ Times measure(const Shape& shape, int divisor) {
     if (i < 2) continue;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const Task& task = schedule.tasks()[t];
-      if (!is_work(task.op) || task.op == Op::update || number(task.stage) != 1) continue;
+      if (!is_stage_work(task.op) || number(task.stage) != 1) continue;
       times.work = schedule.stage(task.stage);
       double& best = task.op == Op::forward ? times.forward : times.backward;
       best = std::min(best, to_seconds(result.timeline.duration_of(id<TaskId>(t))));

@@ -27,8 +27,7 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
   Json json;
   json["cluster"] = problem.cluster.name();
   json["model"] = problem.model->name;
-  json["cost"] = describe_cost(problem);
-  if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
+  add_cost(json, problem);
   json["bound_s"] = bound.seconds;
   json["tokens_per_device_per_second"] = speed_of(problem, bound.seconds);
   json["limited_by"] = bound.limit();

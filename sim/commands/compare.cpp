@@ -67,8 +67,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     nlohmann::ordered_json json;
     json["cluster"] = problem.cluster.name();
     json["model"] = problem.model ? nlohmann::ordered_json(problem.model->name) : nlohmann::ordered_json{};
-    json["cost"] = describe_cost(problem);
-    if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
+    add_cost(json, problem);
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) {
       json["results"].push_back(to_json(results[i].summary));

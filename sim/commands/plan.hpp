@@ -2,8 +2,10 @@
 // Not: its flags (../search_flags.cpp) nor the search (search/plan.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../request.hpp"
@@ -24,6 +26,8 @@ struct PlanFlags {
   int top = 5;                         ///< --top: number of plans shown
   std::int64_t budget = 0;             ///< --budget; 0: the search's own
   unsigned threads = 0;                ///< --threads; 0: all cores
+
+  bool is_given(std::string_view flag) const { return std::find(given.begin(), given.end(), flag) != given.end(); }
 };
 
 /// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest whole

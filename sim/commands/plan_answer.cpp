@@ -39,7 +39,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   if (!flags.today.empty() || !flags.emit.empty()) return request;  // their switches are the framework's
   const Request defaults;
   const auto open = [&](std::string_view flag, const std::string& value, const std::string& standard) {
-    return value == standard && std::find(flags.given.begin(), flags.given.end(), flag) == flags.given.end();
+    return value == standard && !flags.is_given(flag);
   };
   const Request& base = flags.base;
   request.problem.overlap_gradients |= open("--overlap-grad-reduce", base.overlap_gradients, defaults.overlap_gradients);

@@ -68,15 +68,12 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   more.problem.cluster =
       with_changed_devices(cluster, [](DeviceSpec& device) { device.memory += Bytes{std::int64_t{10} << 30}; });
   trials.push_back({{"10 GiB more memory a device"}, {}, std::move(more)});
-  const auto is_given = [&](std::string_view flag) {
-    return std::find(flags.given.begin(), flags.given.end(), flag) != flags.given.end();
-  };
   if (asked.offload.empty() && !asked.problem.offload.any()) {
     PlanRequest host = around_best(asked, best);
     host.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
     trials.push_back({{"states or activations in host memory (--offload)"}, {}, std::move(host)});
   }
-  if (flags.base.products.empty() && !is_given("--products") && cluster.device(Rank{0}).peak_fp8.value() > 0) {
+  if (flags.base.products.empty() && !flags.is_given("--products") && cluster.device(Rank{0}).peak_fp8.value() > 0) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";
     trials.push_back({{"products in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});

@@ -20,10 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_given(const PlanFlags& flags, std::string_view flag) {
-  return std::find(flags.given.begin(), flags.given.end(), flag) != flags.given.end();
-}
-
 /// The problem's switches as flags. @param keep  called for each flag; true: unchanged
 template <class Keep>
 void take_switches(Request& request, const Problem& problem, Keep&& keep) {
@@ -147,7 +143,7 @@ void take_best_switches(Framework framework, PlanFlags& flags) {
   fixed.global_batch = batch_of_tokens(flags);
   const Problem best = with_best_switches(framework, resolve(fixed, true));
   take_switches(flags.base, best,
-                [&](const char* flag) { return is_given(flags, flag) || flag == std::string_view{"--offload"}; });
+                [&](const char* flag) { return flags.is_given(flag) || flag == std::string_view{"--offload"}; });
 }
 
 namespace {

@@ -157,8 +157,7 @@ Json result_json(const Planned& planned) {
   json["cluster"] = planned.request.problem.cluster.name();
   json["devices"] = planned.request.problem.cluster.ranks();
   json["model"] = planned.request.problem.model->name;
-  json["cost"] = describe_cost(planned.request.problem);
-  if (const std::string device = assumed_device(planned.request.problem); !device.empty()) json["assumed_device"] = device;
+  add_cost(json, planned.request.problem);
   json["plans"] = Json::array();
   json["pareto"] = Json::array();
   const std::size_t shown = std::min(result.plans.size(), static_cast<std::size_t>(planned.flags.top));

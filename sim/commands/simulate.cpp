@@ -229,8 +229,7 @@ int run_simulate(const Request& given) {
   if (gantt) gantt.write(tawpipe::gantt(prediction.schedule, prediction.timeline, {.cluster = &problem.cluster}));
   if (outputs.json || report) {
     auto json = to_json(summary);
-    json["cost"] = describe_cost(problem);
-    if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
+    add_cost(json, problem);
     if (bound) {
       json["bound_s"] = *bound;
       json["gap"] = to_seconds(summary.makespan) / *bound - 1;

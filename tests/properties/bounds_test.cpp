@@ -158,7 +158,7 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
         }
         CHECK(next.kept < need.kept);
         if (next.kept == 0) continue;
-        if (!detail::splits_backward(choice.schedule)) CHECK(next.memory <= need.memory);
+        if (!need.splits_backward) CHECK(next.memory <= need.memory);
         if (next.memory <= need.memory) continue;
         const PlanLayout most = detail::recomputing(more, layout.recompute_layers + 2);
         CHECK(Predictor{problem_of(request, most, choice), shipped()}.least(choice).memory >= next.memory);

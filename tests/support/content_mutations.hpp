@@ -103,7 +103,7 @@ inline bool alias(Draft& draft, Mersenne& random) {
 }
 /// A computation names one activation more.
 inline bool extra_activation(Draft& draft, Mersenne& random) {
-  const TaskId t = pick(draft.select([](TaskId, const Task& task) { return is_work(task.op) && task.op != Op::update; }), random);
+  const TaskId t = pick(draft.select([](TaskId, const Task& task) { return is_stage_work(task.op); }), random);
   std::vector<BufferId> found;
   for (std::size_t b = 0; b < draft.parts.buffers.size(); ++b) {
     const Buffer& buffer = draft.parts.buffers[b];

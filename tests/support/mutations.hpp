@@ -185,7 +185,7 @@ inline bool wrong_split(Draft& draft, Mersenne& random) {
   return true;
 }
 inline bool wrong_microbatch(Draft& draft, Mersenne& random) {
-  Task& task = draft.task(pick(draft.select([](TaskId, const Task& t) { return is_work(t.op) && t.op != Op::update; }), random));
+  Task& task = draft.task(pick(draft.select([](TaskId, const Task& t) { return is_stage_work(t.op); }), random));
   const auto other = static_cast<std::int32_t>(below(random, static_cast<std::size_t>(draft.workload.microbatches())));
   if (other == task.microbatch) return false;
   task.microbatch = other;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tawpipe/cost/collective_cost.hpp"
@@ -100,6 +102,13 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   return cost;
 }
 
+namespace detail {
+
+/// Levels of a binary tree of so many nodes above its leaves: log2, rounded down.
+constexpr int tree_levels(int nodes) { return std::bit_width(static_cast<unsigned>(nodes)) - 1; }
+
+}  // namespace detail
+
 /// The all-reduce by a double binary tree: chains inside the nodes, a tree between them, up and
 /// down, so half the bus bandwidth.
 ///
@@ -119,8 +128,7 @@ constexpr NcclCost nccl_tree_cost(NcclProtocol protocol, const NcclRing& ring) {
   constexpr std::array<double, nccl_protocols> pci{1.0e-6, 1.9e-6, 4.0e-6};
   constexpr std::array<double, nccl_protocols> network{5.0e-6, 8.5e-6, 14e-6};
   const auto p = static_cast<std::size_t>(protocol);
-  int levels = 0;
-  while (ring.nodes >> (levels + 1) > 0) ++levels;
+  const int levels = detail::tree_levels(ring.nodes);
   double bus = 0.92 * ring.bus_bandwidth;
   if (protocol == NcclProtocol::ll) bus = std::min(ring.max_low_latency, bus / 3.8);
   if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? bus * (ring.nodes == 1 ? 7.0 / 9 : 120.0 / 128) : 0;
@@ -146,19 +154,16 @@ constexpr NcclCost nccl_nvls_cost(const NcclRing& ring) {
   constexpr std::array<double, 11> hopper{60e9, 50e9, 40e9, 30e9, 24e9, 20e9, 15e9, 12e9, 11e9, 6e9, 3e9};
   constexpr std::array<double, 12> blackwell{90e9, 80e9, 70e9, 60e9, 50e9, 45e9, 40e9, 30e9, 24e9, 20e9, 19e9, 18e9};
   const bool newer = ring.sm >= 100;
+  const std::span<const double> speeds = newer ? std::span<const double>{blackwell} : std::span<const double>{hopper};
   const double heads = ring.heads;
   double speed = 0;
-  const auto choose = [&](const auto& speeds) {
-    for (const double each : speeds) {
-      if (speed <= 0 && (heads + 1) * each <= ring.nvlink_bandwidth) speed = each;
-    }
-  };
-  newer ? choose(blackwell) : choose(hopper);
+  for (const double each : speeds) {
+    if (speed <= 0 && (heads + 1) * each <= ring.nvlink_bandwidth) speed = each;
+  }
   double channel = 2 * speed * (newer ? 0.74 : 0.85) * (heads - 1) / heads;
-  int levels = 0;
-  while (ring.nodes >> (levels + 1) > 0) ++levels;
+  const int levels = detail::tree_levels(ring.nodes);
   if (ring.nodes == 1) {
-    channel = std::min(channel, newer ? blackwell[0] : hopper[0]);
+    channel = std::min(channel, speeds[0]);
   } else {
     const double most = ring.nodes == 2 ? (newer ? 96e9 : 57.7e9) : (newer ? 43.8e9 : 45.5e9);
     channel = std::min({channel, most, ring.bus_bandwidth / heads * (ring.nodes == 2 ? 2 : 1)});

@@ -23,6 +23,9 @@ struct MinNeed {
   std::int64_t steps = 0;   ///< tasks in the equivalent simulation, with bodies expanded
   std::int32_t layers = 0;  ///< of all stages
   std::int32_t kept = 0;    ///< of these, those that full recomputation of a part leaves out
+  /// Whether gradients of weights are computed apart from the others: what is computed again in a
+  /// backward is then kept until they are, so that more memory may be needed the more is.
+  bool splits_backward = false;
   /// The same path where copies of the schedule share the links that leave a node: an estimate for
   /// ordering candidates.
   Duration usual = {};

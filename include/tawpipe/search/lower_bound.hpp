@@ -82,7 +82,8 @@ class LeastTimes {
 
   std::int64_t of(TaskId id) { return times_of(id).first; }
 
-  /// Its time with no other on its links, and where all copies of the schedule send at once through a node's adapters.
+  /// Its time with no other on its links, and where all copies of the schedule send at once through
+  /// a node's adapters.
   std::pair<std::int64_t, std::int64_t> times_of(TaskId id) {
     const Task& task = schedule_.task(id);
     if (is_compute(task.op)) {
@@ -318,6 +319,7 @@ MinNeed min_need(const Schedule& schedule, const Cluster& cluster, const Cost& c
     now.wait_for(late);
     end[t] = now;
     for_each_end(schedule, task, [&](Rank rank, int lane) { lane_of(rank, lane) = now; });
+    need.splits_backward = need.splits_backward || schedule.task(task).op == Op::backward_weight;
     need.ends += static_cast<std::int64_t>(number_of_ends(schedule, schedule.tasks()[t]));
     need.steps += times.steps(schedule.tasks()[t]);
     last.wait_for(now);

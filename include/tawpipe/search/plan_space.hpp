@@ -200,13 +200,6 @@ inline bool keeps_stages(std::string_view schedule) {
   return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
 }
 
-/// Whether a schedule computes gradients of weights apart from the others: what is computed again in
-/// a backward is then kept until they are, so that more memory may be needed the more is.
-inline bool splits_backward(std::string_view schedule) {
-  return schedule.starts_with("zb-") || schedule.starts_with("v-") || schedule.starts_with("dualpipe") ||
-         schedule == "interleaved-zb" || schedule == "weipipe-zb1" || schedule == "weipipe-zb2";
-}
-
 /// What else may be around a pipeline on a layout: how states are shared out with how stages are cut,
 /// or something in host memory.
 inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, std::string_view schedule) {

@@ -13,10 +13,11 @@ namespace tawpipe::inline v0 {
 /// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
 /// parallelism, then data parallelism, each without and with full recomputation; then on each mesh
 /// as few as needed of that, states shared out further, microbatches of one sequence, a loss in
-/// chunks; and last optimizer states and activations in host memory. None without a transformer, or if
-/// none of these fits. Complexity: that of about ten predictions for each schedule and mesh, of
-/// which there are about three and twice the logarithm of the devices; most are dropped by bounds
-/// if a schedule's options are open.
+/// chunks; and last optimizer states and activations in host memory. Of Problem::stack only host
+/// memory is tried: its parts state what is computed again, and no ranks share its layers. None
+/// without a model, or if none of these fits. Complexity: that of about ten predictions for each
+/// schedule and mesh, of which there are about three and twice the logarithm of the devices; most
+/// are dropped by bounds if a schedule's options are open.
 TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry);
 
 }  // namespace tawpipe
@@ -57,6 +58,7 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
 inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry) {
   std::optional<FittingLayout> best;
   bool all_run = true;
+  const Transformer model = problem.model.value_or(Transformer{});
   for (const ScheduleChoice& choice : problem.schedules) {
     try {
       Chosen next = choose(problem, choice, registry);
@@ -64,11 +66,10 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
       best = FittingLayout{.choice = std::move(next.choice),
                            .mesh = problem.mesh,
                            .recompute = next.recompute,
-                           .recompute_layers = next.recompute_layers > 0 || !problem.model ? next.recompute_layers
-                                                                                           : problem.model->recompute_layers,
+                           .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : model.recompute_layers,
                            .offload = problem.offload,
                            .sharding = problem.sharding,
-                           .loss_chunk = problem.model ? problem.model->loss_chunk : 0,
+                           .loss_chunk = model.loss_chunk,
                            .summary = std::move(next.summary)};
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       all_run = false;
@@ -142,17 +143,20 @@ TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& p
   more.activations = true;
   more.layers = 0;
   if (!(more == offloads.back())) offloads.push_back(more);
-  const bool all_recomputed = problem.stack || !problem.recomputes.empty() ||
-                              (problem.recompute == Recompute::full && problem.model->recompute_layers == 0);
   Problem asked = problem;
+  if (problem.stack) {
+    for (const Offload& offload : offloads) {
+      asked.offload = offload;
+      if (offload == problem.offload) continue;  // does not fit
+      if (auto found = detail::fastest_fitting(asked, registry)) return found;
+    }
+    return std::nullopt;
+  }
+  const bool all_recomputed =
+      !problem.recomputes.empty() || (problem.recompute == Recompute::full && problem.model->recompute_layers == 0);
+  const std::vector<Mesh> meshes = detail::wider_meshes(problem);
   for (const Offload& offload : offloads) {
     asked.offload = offload;
-    if (problem.stack) {  // its parts state what is computed again, and no ranks share its layers
-      if (offload == problem.offload) continue;
-      if (auto found = detail::fastest_fitting(asked, registry)) return found;
-      continue;
-    }
-    const std::vector<Mesh> meshes = detail::wider_meshes(problem);
     for (const Mesh& mesh : meshes) {
       asked.mesh = mesh;
       if (all_recomputed && mesh == problem.mesh && offload == problem.offload) continue;  // does not fit

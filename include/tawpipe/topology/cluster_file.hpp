@@ -61,6 +61,7 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
 #include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/topology/changed_links.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/topology/detail/cluster_json.hpp"
@@ -74,11 +75,7 @@ namespace detail {
 /// The cluster with all devices of that name, with its links; "": as it is.
 inline Cluster with_device(const Cluster& cluster, std::string_view device) {
   if (device.empty()) return cluster;
-  std::vector<NodeType> kinds = cluster.kinds();
-  for (NodeType& kind : kinds) kind.devices.assign(kind.devices.size(), device_named(device));
-  std::vector<std::int32_t> nodes;
-  for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(cluster.kind_index(NodeId{node}));
-  return Cluster{cluster.name(), std::move(kinds), std::move(nodes), cluster.fabric()};
+  return with_changed_devices(cluster, [spec = device_named(device)](DeviceSpec& one) { one = spec; });
 }
 
 }  // namespace detail

@@ -22,6 +22,16 @@ Problem problem(Cluster cluster, Cost cost) {
   return made;
 }
 
+/// Two nodes of eight devices.
+Cluster two_nodes(BytesPerSecond between, const char* device = "H100-80G") {
+  return ClusterBuilder{}
+      .device(device_named(device))
+      .devices_of_nodes({8, 8})
+      .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
+      .inter_node({.bandwidth = between, .latency = 9_us})
+      .build();
+}
+
 }  // namespace
 
 TEST_CASE("by a roofline it is operations over all devices' rates, traffic over their bandwidths, and the update") {
@@ -77,16 +87,8 @@ TEST_CASE("a product takes at least what its weights' widths leave over") {
 }
 
 TEST_CASE("faster devices take more of the work") {
-  const auto of = [](const char* name, std::vector<std::int32_t> nodes) {
-    return ClusterBuilder{}
-        .device(device_named(name))
-        .devices_of_nodes(std::move(nodes))
-        .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
-        .inter_node({.bandwidth = 50_GBps, .latency = 9_us})
-        .build();
-  };
-  const Cluster fast = of("H100-80G", {8, 8});
-  const Cluster slow = of("A100-80G", {8, 8});
+  const Cluster fast = two_nodes(50_GBps);
+  const Cluster slow = two_nodes(50_GBps, "A100-80G");
   const Cluster both{"both", {fast.kinds()[0], slow.kinds()[0]}, {0, 1}};
   const double a = training_bound(problem(fast, KernelCost{})).compute_s;
   const double b = training_bound(problem(slow, KernelCost{})).compute_s;
@@ -96,24 +98,16 @@ TEST_CASE("faster devices take more of the work") {
 TEST_CASE("a cut lets the gradients of all layers through, or the activations of all tokens that are shared") {
   // Two nodes joined by 1 MB/s: both sides' work needs the cut; one side by itself takes twice as
   // long.
-  const auto joined_by = [](BytesPerSecond bandwidth) {
-    return ClusterBuilder{}
-        .device(device_named("H100-80G"))
-        .devices_of_nodes({8, 8})
-        .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
-        .inter_node({.bandwidth = bandwidth, .latency = 9_us})
-        .build();
-  };
-  const TrainingBound wide = training_bound(problem(joined_by(50_GBps), KernelCost{}));
+  const TrainingBound wide = training_bound(problem(two_nodes(50_GBps), KernelCost{}));
   CHECK(wide.limit() == "computation");
-  const TrainingBound narrow = training_bound(problem(joined_by(BytesPerSecond{1e6}), KernelCost{}));
+  const TrainingBound narrow = training_bound(problem(two_nodes(BytesPerSecond{1e6}), KernelCost{}));
   const BoundCut& cut = narrow.cuts.front();
   CHECK(narrow.limit() == "node 0");
   CHECK(cut.seconds <= cut.part_s * (1 + 1e-9));  // a single node needs no cut
   CHECK(cut.seconds > 1.9 * wide.compute_s);
   // In between, what crosses takes all of the time: the lesser of parameters and shared
   // activations.
-  const TrainingBound middle = training_bound(problem(joined_by(BytesPerSecond{4e9}), KernelCost{}));
+  const TrainingBound middle = training_bound(problem(two_nodes(BytesPerSecond{4e9}), KernelCost{}));
   const BoundCut& half = middle.cuts.front();
   CHECK(half.parameters == 4.0 * 32 * static_cast<double>(models::named("llama-2-7b").layer_parameters()));
   CHECK(half.activations == 64.0 * 4096 * 4096 * 2 * 2);
@@ -151,15 +145,7 @@ TEST_CASE("nodes behind one switch share its uplinks") {
 }
 
 TEST_CASE("where nodes differ, those with little bandwidth are one side of a cut") {
-  const auto of = [](BytesPerSecond bandwidth) {
-    return ClusterBuilder{}
-        .device(device_named("H100-80G"))
-        .devices_of_nodes({8, 8})
-        .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
-        .inter_node({.bandwidth = bandwidth, .latency = 9_us})
-        .build();
-  };
-  const Cluster mixed{"mixed", {of(50_GBps).kinds()[0], of(1_GBps).kinds()[0]}, {0, 1, 0, 1, 0, 0}};
+  const Cluster mixed{"mixed", {two_nodes(50_GBps).kinds()[0], two_nodes(1_GBps).kinds()[0]}, {0, 1, 0, 1, 0, 0}};
   const TrainingBound bound = training_bound(problem(mixed, KernelCost{}));
   const auto cut =
       std::find_if(bound.cuts.begin(), bound.cuts.end(), [](const BoundCut& one) { return one.side == "2 nodes with node 1"; });

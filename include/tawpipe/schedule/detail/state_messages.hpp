@@ -199,8 +199,9 @@ class StateMessages {
   /// The buckets before the last: each starts when a computation has the gradient of its layers.
   void add_first_sums(TaskId update, TaskId work) {
     const BufferId gradient = used(update, ContentKind::gradients);
+    if (shards_.cut(gradient)) return;
     const std::vector<LayerBucket>& buckets = buckets_of(gradient);
-    for (std::size_t b = 0; b + 1 < buckets.size() && !shards_.cut(gradient); ++b) add_sum(update, gradient, &buckets[b], work);
+    for (std::size_t b = 0; b + 1 < buckets.size(); ++b) add_sum(update, gradient, &buckets[b], work);
   }
   const std::vector<LayerBucket>& buckets_of(BufferId logical) const {
     return buckets_.of(logical_.buffer(logical).content.parameters());

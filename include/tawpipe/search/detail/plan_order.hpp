@@ -177,13 +177,13 @@ std::optional<SavedMemory> min_recompute(const PlanPart& part, const ScheduleCho
     cost += need.ends;
     return need;
   };
-  const bool may_rise = splits_backward(choice.schedule);
-  const auto is_enough = [&](const MinNeed& need) { return need.fits || (need.kept == 0 && !may_rise); };
+  const auto is_enough = [](const MinNeed& need) { return need.fits || (need.kept == 0 && !need.splits_backward); };
   int least = 1;
   int enough = part.most;
   try {
     for (int layers = std::clamp(part.first, 1, std::max(1, part.most - 1)); least < enough;) {
       const MinNeed need = need_of(layers, false);
+      const bool may_rise = need.splits_backward;
       if (!is_enough(need) && may_rise && layers < part.most && need_of(layers + 1, false).memory > need.memory) {
         enough = layers;  // with more layers nothing fits either
       } else if (!is_enough(need)) {

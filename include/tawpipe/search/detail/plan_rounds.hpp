@@ -164,16 +164,16 @@ class PlanRounds {
 
   void leave(const PlanGroup& group) {
     result_.counts.left += group.size();
-    left_ = std::min(left_, min_[group.layout]);
-    for (std::size_t i = group.begin; i < group.end; ++i) lose(i, min_[group.layout]);
+    left_ = std::min(left_, min_times_[group.layout]);
+    for (std::size_t i = group.begin; i < group.end; ++i) lose(i, min_times_[group.layout]);
   }
   /// Whether a bound of the layout drops a group as a whole.
   bool is_dropped(const PlanGroup& group) {
     const bool holds = holds_[group.layout] != 0;
-    if (holds && may_win(min_[group.layout])) return false;
+    if (holds && may_win(min_times_[group.layout])) return false;
     (holds ? result_.counts.time : result_.counts.memory) += group.size();
     const Bytes memory{static_cast<std::int64_t>(bounds_.min_memory(layouts_[group.layout]))};
-    for (std::size_t i = group.begin; i < group.end; ++i) holds ? lose(i, min_[group.layout]) : lose(i, memory);
+    for (std::size_t i = group.begin; i < group.end; ++i) holds ? lose(i, min_times_[group.layout]) : lose(i, memory);
     return true;
   }
 
@@ -250,7 +250,7 @@ class PlanRounds {
   PlanProber prober_;
   std::vector<ScheduleChoice> choices_;
   std::vector<PlanLayout> layouts_;
-  std::vector<Duration> min_;                                 ///< [layout]
+  std::vector<Duration> min_times_;                           ///< [layout]
   std::vector<char> holds_;                                   ///< [layout] whether the devices can hold what any schedule must
   std::vector<Lost> lost_;                                    ///< [choice]
   std::vector<PlanCandidate> open_;                           ///< the least estimate last

@@ -69,7 +69,7 @@ class PlanSearch : PlanTurns {
       std::vector<Outcome> outcomes;
       for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], choices_[best.choice].schedule)) {
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
-        min_.push_back(min_[best.layout]);
+        min_times_.push_back(min_times_[best.layout]);
         layouts_.push_back(std::move(layout));
       }
       parallel_(outcomes.size(), [&](std::size_t i) {
@@ -89,7 +89,7 @@ class PlanSearch : PlanTurns {
     kept.recompute = Recompute::none;
     const Duration least = bounds_.min_time(kept);
     layouts_.push_back(std::move(kept));
-    min_.push_back(least);
+    min_times_.push_back(least);
     try_parts({{layouts_.size() - 1, best.choice, {.time = least}}});
   }
 
@@ -110,7 +110,7 @@ class PlanSearch : PlanTurns {
         layouts_.push_back(layouts_[large.layout]);
       }
       parallel_(outcomes.size(), [&](std::size_t i) { save(outcomes[i], layouts_[first + i]); });
-      for (std::size_t i = 0; i < outcomes.size(); ++i) min_.push_back(bounds_.min_time(layouts_[first + i]));
+      for (std::size_t i = 0; i < outcomes.size(); ++i) min_times_.push_back(bounds_.min_time(layouts_[first + i]));
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first && may_win(open_.back().need.time) && spent_ < most) simulate_some(2);
       tell_progress();
@@ -154,7 +154,7 @@ class PlanSearch : PlanTurns {
       outcomes.push_back({.candidate = {layouts_.size(), candidate.choice, {.time = candidate.need.time}}});
       parts.push_back(part_of(candidate));
       layouts_.push_back(parts.back().layout);
-      min_.push_back(candidate.need.time);
+      min_times_.push_back(candidate.need.time);
     }
     parallel_(outcomes.size(), [&](std::size_t i) { recompute(outcomes[i], parts[i], layouts_[first + i]); });
     take_parts(outcomes);
@@ -185,7 +185,7 @@ class PlanSearch : PlanTurns {
     for (int enough = part.most; least < enough && may_win(large.need.time);) {
       const int layers = (least + enough) / 2;
       layouts_.push_back(recomputing(part.layout, layers));
-      min_.push_back(large.need.time);
+      min_times_.push_back(large.need.time);
       std::vector<Outcome> one{{.candidate = {layouts_.size() - 1, large.choice}}};
       const Problem problem = problem_of(request_, layouts_.back(), choices_[large.choice]);
       bound(one[0], Predictor{problem, registry_});
@@ -202,7 +202,7 @@ class PlanSearch : PlanTurns {
     if (!may_recompute_part(request_)) return;
     for (const PlanGroup& group : order_) {
       const PlanLayout& layout = layouts_[group.layout];
-      if (holds_[group.layout] != 0 || layout.recompute != Recompute::none || !may_win(min_[group.layout])) continue;
+      if (holds_[group.layout] != 0 || layout.recompute != Recompute::none || !may_win(min_times_[group.layout])) continue;
       if (const std::size_t full = full_of(group.layout); full < holds_.size() && holds_[full] == 0) continue;
       const std::optional<Duration> time = bounds_.min_time_of_part(layout);
       if (!time || !may_win(*time)) continue;

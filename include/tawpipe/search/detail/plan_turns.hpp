@@ -50,9 +50,9 @@ class PlanTurns : public PlanRounds {
     std::vector<double> guess;
     bounds_.prepare(layouts_, parallel_);
     for (const PlanLayout& layout : layouts_) {
-      min_.push_back(bounds_.min_time(layout));
+      min_times_.push_back(bounds_.min_time(layout));
       holds_.push_back(bounds_.can_hold(layout) ? 1 : 0);
-      guess.push_back(to_seconds(min_.back()) * usual_wait(layout) * std::max(1.0, bounds_.usual_share(layout)) *
+      guess.push_back(to_seconds(min_times_.back()) * usual_wait(layout) * std::max(1.0, bounds_.usual_share(layout)) *
                       (1 + 0.01 * std::log2(1 + tasks_of(layout) / 2000)));
     }
     for (std::size_t i = 0; i < layouts_.size(); ++i) {
@@ -134,7 +134,7 @@ class PlanTurns : public PlanRounds {
     for (std::size_t turn = next_; turn < order_.size() && count < most && tasks < ahead_tasks; ++turn) {
       const PlanGroup& group = order_[turn];
       const double each = tasks_of(layouts_[group.layout]);
-      if (holds_[group.layout] == 0 || !may_win(min_[group.layout]) || each > max_tasks) continue;
+      if (holds_[group.layout] == 0 || !may_win(min_times_[group.layout]) || each > max_tasks) continue;
       ahead_.push_back({turn, {}});
       for (std::size_t i = group.begin; i < group.end; ++i) ahead_.back().outcomes.push_back({.candidate = {group.layout, i}});
       count += group.end - group.begin;
@@ -172,7 +172,7 @@ class PlanTurns : public PlanRounds {
   }
   /// Each choice of a group becomes one of its own.
   void take_probes(const PlanGroup& group, const std::vector<PlanProbe>& probes, std::vector<PlanGroup>& probed) {
-    const double least = to_seconds(min_[group.layout]);
+    const double least = to_seconds(min_times_[group.layout]);
     for (std::size_t i = 0; i < probes.size(); ++i) {
       const PlanProbe& one = probes[i];
       spent_ += one.cost;
