@@ -131,6 +131,7 @@ std::string options_text(const Plan& plan) {
 Json plan_json(const Planned& planned, const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
   Json json = to_json(plan.summary);
+  json["estimated"] = plan.estimated;
   json["axes"] = {{"tensor", mesh.tensor}, {"context", mesh.context}, {"pipeline", mesh.pipeline}, {"data", mesh.data}};
   json["layout"] = mesh_order_text(mesh.order);
   json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));

@@ -33,6 +33,12 @@ std::vector<const Plan*> shown_plans(const Planned& planned) {
   return shown;
 }
 
+/// The time of an iteration, marked where it is estimated.
+std::string time_text(const Plan& plan) { return concat(plan.estimated ? "~" : "", format_duration(plan.summary.makespan)); }
+std::string estimates_text(bool any) {
+  return any ? "~: estimated from iterations with fewer microbatches; tawpipe simulate runs all of them\n" : "";
+}
+
 /// A line for each reason that schedules are not among those shown.
 std::string others_text(const Planned& planned) {
   std::vector<std::pair<std::string, std::string>> lines;  // of a reason, the schedules
@@ -99,7 +105,7 @@ std::string plans_table(const Planned& planned, const TableStyle& style) {
     const Plan& plan = *one;
     const Shares shares = shares_of(plan.summary);
     table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
-               recompute_text(planned.request, plan), format_duration(plan.summary.makespan),
+               recompute_text(planned.request, plan), time_text(plan),
                format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
                format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
                format_percent(shares.exposed), format_percent(shares.waiting), limit_of(plan.summary), options_text(plan)},
@@ -134,7 +140,9 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
     text.erase(at, text.find('\n', at) - at);  // it is one of the results
   }
   if (result.plans.empty()) return text + searched_text(result);
-  text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";
+  const std::vector<const Plan*> others = shown_plans(planned);
+  text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n";
+  text += estimates_text(std::any_of(others.begin(), others.end(), [](const Plan* plan) { return plan->estimated; })) + "\n";
   const Plan& best = result.plans.front();
   const Shares shares = shares_of(best.summary);
   text +=
@@ -154,7 +162,6 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   if (planned.flags.price > 0) {
     text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
   }
-  const std::vector<const Plan*> others = shown_plans(planned);
   for (std::size_t i = 1; i < others.size(); ++i) {
     text +=
         fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
@@ -188,15 +195,16 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
     const Plan& plan = one.result.plans.front();
     const double speed = plan.summary.tokens_per_device_per_second;
     if (first <= 0) first = speed;
-    cells.insert(cells.end(),
-                 {format_duration(plan.summary.makespan), format_count(static_cast<std::int64_t>(plan.summary.tokens_per_day())),
-                  format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
-                  format_memory(plan.summary.fullest())});
+    cells.insert(cells.end(), {time_text(plan), format_count(static_cast<std::int64_t>(plan.summary.tokens_per_day())),
+                               format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
+                               format_memory(plan.summary.fullest())});
     if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
     cells.insert(cells.end(), {plan.choice.schedule, layout_text(plan), recompute_text(one.request, plan), options_text(plan)});
     table.row(std::move(cells));
   }
-  return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n";
+  const bool estimated = std::any_of(
+      all.begin(), all.end(), [](const Planned& one) { return !one.result.plans.empty() && one.result.plans.front().estimated; });
+  return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n" + estimates_text(estimated);
 }
 
 }  // namespace tawpipe::sim

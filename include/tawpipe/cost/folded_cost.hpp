@@ -136,7 +136,13 @@ class UnequalComputation {
       if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
       distinct_[index(task.rank)].push_back(task);
     }
-    for (std::size_t rank = 0; rank < copies_.size(); ++rank) copies_[index(folded.same_as[rank])].push_back(id<Rank>(rank));
+    for (std::size_t rank = 0; rank < copies_.size(); ++rank) {
+      std::vector<Rank>& copies = copies_[index(folded.same_as[rank])];
+      const DeviceSpec& device = cluster.device(id<Rank>(rank));
+      const auto is_alike = [&](Rank other) { return &cluster.device(other) == &device || cluster.device(other) == device; };
+      if (times_by_work(cost) && std::any_of(copies.begin(), copies.end(), is_alike)) continue;
+      copies.push_back(id<Rank>(rank));
+    }
   }
 
   std::string find() const {
@@ -198,7 +204,7 @@ class UnequalComputation {
   const Cluster& cluster_;
   const Inner& cost_;
   std::vector<std::vector<Task>> distinct_;  ///< [kept rank]
-  std::vector<std::vector<Rank>> copies_;    ///< [kept rank] itself first
+  std::vector<std::vector<Rank>> copies_;    ///< [kept rank] itself first, and those whose times may differ from it
 };
 
 /// A collective of copies for which only one of them has to wait, so that the others arrive sooner;

@@ -24,6 +24,7 @@ struct Plan {
   ScheduleChoice choice;
   Duration bound;  ///< a lower bound on its simulated time (min_need())
   Summary summary;
+  bool estimated = false;  ///< from iterations of few microbatches: the whole has too many tasks
 };
 
 /// The outcome for the candidates: layouts, each with every schedule.
@@ -56,8 +57,9 @@ struct PlanResult {
   /// A lower bound on all candidates: the best's own time, or the least bound of those not
   /// examined.
   Duration bound;
-  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster beyond plan_tolerance
-  bool stopped = false;      ///< told to
+  bool proven_best =
+      false;             ///< every candidate was simulated in full or dropped by a bound: none is faster beyond plan_tolerance
+  bool stopped = false;  ///< told to
 
   /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()
   double gap() const { return plans.front().summary.makespan / std::max(bound, Duration{1}) - 1; }

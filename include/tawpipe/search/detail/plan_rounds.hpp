@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/analysis/extrapolate.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
 #include "tawpipe/search/layout_bound.hpp"
 #include "tawpipe/search/plan_result.hpp"
@@ -62,7 +63,9 @@ class PlanRounds {
   /// better.
   static constexpr std::int64_t many_tasks = 100'000;
   /// The limit on tasks at once, for the memory of a plan.
-  static constexpr double max_tasks = 1'500'000;
+  static constexpr std::int64_t max_tasks = 1'500'000;
+  /// Iterations of more tasks are estimated: some ranks' copies may have to be simulated in addition.
+  static constexpr std::int64_t max_whole_tasks = 600'000;
 
   /// What became of a candidate, in a round.
   struct Outcome {
@@ -184,35 +187,84 @@ class PlanRounds {
     for (; !open_.empty() && outcomes.size() < count; open_.pop_back()) {
       outcomes.push_back({.candidate = open_.back(), .cost = 0});
     }
-    parallel_(outcomes.size(), [&](std::size_t i) { simulate(outcomes[i]); });
+    simulate(outcomes);
     for (Outcome& outcome : outcomes) take(outcome);
   }
 
-  /// Left where it would take too much memory: more tasks than fit, or all copies of a layout that
-  /// cannot be folded.
-  void simulate(Outcome& outcome) const {
+  /// A long iteration of many microbatches is estimated from two with fewer. Left where these are too
+  /// large too, or all copies of a layout that cannot be folded.
+  void simulate(std::vector<Outcome>& outcomes) const {
+    std::vector<Run> runs;
+    for (Outcome& outcome : outcomes) add_runs(outcome, runs);
+    parallel_(runs.size(), [&](std::size_t i) { simulate(runs[i]); });
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const bool estimated = runs[i].batch < request_.problem.global_batch;
+      take_run(runs[i], estimated ? &runs[i + 1] : nullptr);
+      if (estimated) ++i;
+    }
+  }
+
+  /// One iteration of a candidate.
+  struct Run {
+    Outcome* outcome;
+    std::int64_t batch;  ///< global, of the iteration
+    std::optional<Summary> summary = {};
+  };
+  /// The whole iteration; or where that has many tasks and each of the schedule's ranks has 8
+  /// microbatches or more, those with 2 and 4 for each rank, and what is left over.
+  void add_runs(Outcome& outcome, std::vector<Run>& runs) const {
     const PlanCandidate& candidate = outcome.candidate;
-    const PlanLayout& layout = layouts_[candidate.layout];
-    const ScheduleChoice& choice = choices_[candidate.choice];
-    const auto steps = static_cast<double>(candidate.need.steps);
-    outcome.left = steps > max_tasks;
-    if (outcome.left) return;
     if (const auto early = early_.find({candidate.layout, candidate.choice}); early != early_.end()) {
       outcome.plan = early->second;
-    } else {
-      Problem problem = problem_of(request_, layout, choice);
-      const bool in_full = steps * layout.mesh.copies() <= max_tasks;
-      if (!in_full) problem.fold = Fold::on;
-      try {
-        outcome.plan = Plan{layout, choice, candidate.need.time, Predictor{problem, registry_}.best().summary};
-      } catch (const InputError&) {
-        if (in_full) throw;
-        outcome.left = true;
-        return;
-      }
+      outcome.cost += cost_of(outcome.plan->summary, candidate.need.steps);
+      return;
     }
-    const Folding& folding = outcome.plan->summary.folding;
-    outcome.cost = 8 * (folding.factor > 1 ? folding.tasks : std::max(outcome.plan->summary.tasks, candidate.need.steps));
+    const PlanLayout& layout = layouts_[candidate.layout];
+    const std::int64_t all = request_.problem.global_batch;
+    const std::int64_t round = layout.microbatch_size * layout.mesh.data * layout.mesh.pipeline;
+    const bool whole = candidate.need.steps <= max_whole_tasks || all < 8 * round;
+    const std::int64_t longest = whole ? all : 4 * round + all % round;
+    outcome.left = steps_of(outcome, longest) > max_tasks;
+    if (outcome.left) return;
+    if (!whole) runs.push_back({&outcome, 2 * round + all % round});
+    runs.push_back({&outcome, longest});
+  }
+  std::int64_t steps_of(const Outcome& outcome, std::int64_t batch) const {
+    const double part = static_cast<double>(batch) / static_cast<double>(request_.problem.global_batch);
+    return static_cast<std::int64_t>(static_cast<double>(outcome.candidate.need.steps) * part);
+  }
+  void simulate(Run& run) const {
+    const PlanCandidate& candidate = run.outcome->candidate;
+    const PlanLayout& layout = layouts_[candidate.layout];
+    Problem problem = problem_of(request_, layout, choices_[candidate.choice]);
+    problem.global_batch = run.batch;
+    const bool in_full = steps_of(*run.outcome, run.batch) * layout.mesh.copies() <= max_tasks;
+    if (!in_full) problem.fold = Fold::on;
+    try {
+      run.summary = Predictor{problem, registry_}.best().summary;
+    } catch (const InputError&) {
+      if (in_full && run.batch == request_.problem.global_batch) throw;
+    }
+  }
+  /// @param longer  null where `run` is the whole iteration
+  void take_run(Run& run, Run* longer) const {
+    Outcome& outcome = *run.outcome;
+    outcome.left = !run.summary || (longer != nullptr && !longer->summary);
+    if (outcome.left) return;
+    outcome.cost += cost_of(*run.summary, steps_of(outcome, run.batch));
+    Summary& summary = *run.summary;
+    const PlanLayout& layout = layouts_[outcome.candidate.layout];
+    const Duration least = outcome.candidate.need.time;
+    if (longer != nullptr) {
+      outcome.cost += cost_of(*longer->summary, steps_of(outcome, longer->batch));
+      summary = extrapolate(summary, *longer->summary, request_.problem.global_batch / layout.microbatch_size);
+      summary.makespan = std::max(summary.makespan, least);
+    }
+    outcome.plan = Plan{layout, choices_[outcome.candidate.choice], least, std::move(summary), longer != nullptr};
+  }
+  static std::int64_t cost_of(const Summary& summary, std::int64_t steps) {
+    const Folding& folding = summary.folding;
+    return 8 * (folding.factor > 1 ? folding.tasks : std::max(summary.tasks, steps));
   }
 
   bool nearly_fits(Bytes memory) const {

@@ -280,10 +280,10 @@ class PlanSearch : PlanTurns {
     std::stable_sort(nearest.begin(), nearest.end(),
                      [](const Outcome& a, const Outcome& b) { return a.candidate.need.steps < b.candidate.need.steps; });
     for (const Outcome& candidate : nearest) {
-      Outcome one{.candidate = candidate.candidate, .cost = 0};
-      if (spent_ + 8 * one.candidate.need.steps > most) break;
+      std::vector<Outcome> one{{.candidate = candidate.candidate, .cost = 0}};
+      if (spent_ + 8 * candidate.candidate.need.steps > most) break;
       simulate(one);
-      take(one);
+      take(one[0]);
       tell_progress();
     }
   }
@@ -366,7 +366,7 @@ class PlanSearch : PlanTurns {
     result_.bound = best_ ? std::min(best_->summary.makespan, left_) : left_;
     if (best_) result_.closest.clear();
     list_losses();
-    result_.proven_best = !best_ ? result_.counts.left == 0 : left_ >= min_worth(best_->summary.makespan);
+    result_.proven_best = !best_ ? result_.counts.left == 0 : !best_->estimated && left_ >= min_worth(best_->summary.makespan);
   }
 };
 

@@ -119,12 +119,12 @@ class PlanTurns : public PlanRounds {
     }
     if (best == nullptr) return;
     looked_at_early_.insert({best->layout, best->begin});
-    Outcome one{.candidate = {best->layout, best->begin}};
-    bound(one);
-    if (!one.impossible && one.candidate.need.fits) simulate(one);
-    if (!one.plan || !one.plan->summary.fits()) return;
+    std::vector<Outcome> one{{.candidate = {best->layout, best->begin}}};
+    bound(one[0]);
+    if (!one[0].impossible && one[0].candidate.need.fits) simulate(one);
+    if (!one[0].plan || !one[0].plan->summary.fits()) return;
     early_key_ = best->key * 0.9;
-    early_.insert({{best->layout, best->begin}, *std::move(one.plan)});
+    early_.insert({{best->layout, best->begin}, *std::move(one[0].plan)});
   }
 
   void look_ahead() {

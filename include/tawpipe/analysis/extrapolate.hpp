@@ -1,0 +1,103 @@
+// The summary of an iteration of many microbatches, from two iterations of few.
+// Not: how many of those few are enough (search/detail/long_iteration.hpp).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/core/units.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// The line through two points, of numbers, quantities, and arrays of them: the second point is at 1.
+class Extrapolation {
+ public:
+  explicit Extrapolation(double at) : at_{at} {}
+
+  double operator()(double a, double b) const { return a + (b - a) * at_; }
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const {
+    constexpr double most = 9.2e18;
+    return static_cast<std::int64_t>(std::clamp(std::round((*this)(static_cast<double>(a), static_cast<double>(b))), 0.0, most));
+  }
+  Duration operator()(Duration a, Duration b) const { return Duration{(*this)(a.value(), b.value())}; }
+  Bytes operator()(Bytes a, Bytes b) const { return Bytes{(*this)(a.value(), b.value())}; }
+  PeakMemory operator()(const PeakMemory& a, const PeakMemory& b) const {
+    return {(*this)(a.total, b.total), (*this)(a.by_kind, b.by_kind), TimePoint{(*this)(a.at - TimePoint{}, b.at - TimePoint{})},
+            (*this)(a.host, b.host)};
+  }
+  template <class T>
+  std::vector<T> operator()(const std::vector<T>& a, const std::vector<T>& b) const {
+    std::vector<T> found = b;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) found[i] = (*this)(a[i], b[i]);
+    return found;
+  }
+  template <class T, std::size_t n>
+  std::array<T, n> operator()(const std::array<T, n>& a, const std::array<T, n>& b) const {
+    std::array<T, n> found{};
+    for (std::size_t i = 0; i < n; ++i) found[i] = (*this)(a[i], b[i]);
+    return found;
+  }
+
+ private:
+  double at_;
+};
+
+}  // namespace detail
+
+/// The summary of an iteration of `microbatches`, where each one after those of `few` takes, moves
+/// and keeps as much as each that `more` has in addition. Tasks' own held times are left out.
+/// @param few   the same schedule on the same ranks with fewer microbatches
+/// @param more  with more than `few`, and at most `microbatches`
+inline Summary extrapolate(const Summary& few, const Summary& more, std::int64_t microbatches) {
+  const detail::Extrapolation line{static_cast<double>(microbatches - few.microbatches) /
+                                   static_cast<double>(more.microbatches - few.microbatches)};
+  Summary all = more;
+  all.microbatches = microbatches;
+  all.tasks = line(few.tasks, more.tasks);
+  all.global_batch = line(few.global_batch, more.global_batch);
+  all.makespan = line(few.makespan, more.makespan);
+  const auto share = [&](double a, double b) {  // of the time
+    return line(a * to_seconds(few.makespan), b * to_seconds(more.makespan)) / std::max(to_seconds(all.makespan), 1e-12);
+  };
+  all.tokens_per_device_per_second = share(few.tokens_per_device_per_second, more.tokens_per_device_per_second);
+  all.mfu = share(few.mfu, more.mfu);
+  all.flops_per_device = FlopsPerSecond{share(few.flops_per_device.value(), more.flops_per_device.value())};
+  all.bubble = {share(few.bubble.ratio, more.bubble.ratio), share(few.bubble.span_rate, more.bubble.span_rate),
+                line(few.bubble.busy, more.bubble.busy)};
+  all.peak_memory = line(few.peak_memory, more.peak_memory);
+  all.out_of_memory.clear();
+  for (std::size_t rank = 0; rank < all.peak_memory.size() && !all.model.empty(); ++rank) {
+    if (all.peak_memory[rank].total > usable_part(all.device_memory[rank], all.usable_memory))
+      all.out_of_memory.push_back(id<Rank>(rank));
+  }
+  Traffic& traffic = all.traffic;
+  traffic.inter_node_bytes = line(few.traffic.inter_node_bytes, more.traffic.inter_node_bytes);
+  traffic.intra_node_bytes = line(few.traffic.intra_node_bytes, more.traffic.intra_node_bytes);
+  traffic.host_bytes = line(few.traffic.host_bytes, more.traffic.host_bytes);
+  traffic.node_egress_bytes = line(few.traffic.node_egress_bytes, more.traffic.node_egress_bytes);
+  traffic.node_ingress_bytes = line(few.traffic.node_ingress_bytes, more.traffic.node_ingress_bytes);
+  traffic.rank_sent_bytes = line(few.traffic.rank_sent_bytes, more.traffic.rank_sent_bytes);
+  traffic.link_bytes = line(few.traffic.link_bytes, more.traffic.link_bytes);
+  traffic.payload_bytes = line(few.traffic.payload_bytes, more.traffic.payload_bytes);
+  traffic.tasks = line(few.traffic.tasks, more.traffic.tasks);
+  all.communication = {line(few.communication.busy_s, more.communication.busy_s),
+                       line(few.communication.exposed_s, more.communication.exposed_s),
+                       line(few.communication.lane_busy_s, more.communication.lane_busy_s),
+                       line(few.communication.lane_exposed_s, more.communication.lane_exposed_s)};
+  all.critical_path = line(few.critical_path, more.critical_path);
+  all.folding.tasks = line(few.folding.tasks, more.folding.tasks);
+  if (few.held && more.held) {
+    all.held = HeldTime{line(few.held->slowed_s, more.held->slowed_s), line(few.held->waiting_s, more.held->waiting_s), {}};
+  }
+  return all;
+}
+
+}  // namespace tawpipe
