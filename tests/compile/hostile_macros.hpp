@@ -6,6 +6,6 @@
 #define major(device) ((device) >> 8)
 #define minor(device) ((device)&0xff)
 
-#ifdef TAWPIPE_HEADER_OF_base
+#if defined(TAWPIPE_HEADER_OF_base) || defined(TAWPIPE_HEADER_OF_layers)
 #define I (__extension__ 1.0iF)  // not for the other targets: Boost names a template parameter I
 #endif

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent.parent / "tools"
@@ -52,6 +53,15 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(check(headers)[0], 0)
         headers["training/checkpoint.hpp"] = OPENING + '#include "tawpipe/layers/layer_tensors.hpp"\n'
         self.expect("checkpoint.hpp:4: error: room training may not include tawpipe/layers/layer_tensors.hpp", headers)
+
+    def test_the_batteries_stay_out_of_the_base_and_its_umbrella(self):
+        rooms = tomllib.loads((TOOLS / "layers.toml").read_text())["rooms"].keys() - {"layers", "training"}
+        includes = '#include "tawpipe/layers/adamw.hpp"\n#include "tawpipe/training/checkpoint.hpp"\n'
+        output = check({f"{room}/x.hpp": OPENING + includes for room in rooms} |
+                       {"layers/adamw.hpp": OPENING, "training/checkpoint.hpp": OPENING})[1]
+        for room in rooms:
+            for header in ("layers/adamw.hpp", "training/checkpoint.hpp"):
+                self.assertIn(f"error: room {room} may not include tawpipe/{header}", output)
 
     def test_third_parties_stay_behind_their_door(self):
         self.expect("cluster.hpp:4: error: <fmt/format.h> is fmt", {"topology/cluster.hpp": OPENING + "#include <fmt/format.h>\n"})

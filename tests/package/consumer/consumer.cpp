@@ -27,6 +27,8 @@
 #include <boost/graph/graph_traits.hpp>
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
+#include <tawpipe/layers/learning_rate.hpp>
+#include <tawpipe/training/checkpoint.hpp>
 #endif
 
 #ifdef BASE_ONLY
@@ -52,6 +54,8 @@ int main() {
 #else
   pugi::xml_document document;
   if (fmt::format("{}", tawpipe::version).empty() || !document.load_string("<a/>")) return 1;
+  const tawpipe::training::TrainingState state{.learning_rate = {.peak = 0.5}};
+  if (state.learning_rate.at(1) != tawpipe::layers::LearningRate{.peak = 0.5}.peak) return 1;
 #endif
 #ifdef HOST_LAYERS
   const double three = 3;
