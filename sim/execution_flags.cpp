@@ -9,39 +9,31 @@ namespace {
 
 /// The schedule and its ranks.
 void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
-  app.add_option("--backend", request.backend,
-                 "host (default): ranks are threads of this process; mpi: processes that mpirun started;\ncuda: a GPU for each "
-                 "process of torchrun, srun or mpirun, or by itself for each thread (--gpus)")
-      ->type_name("NAME")
-      ->group("Execution");
+  add_text(app, "--backend", request.backend,
+           "host (default): ranks are threads of this process; mpi: processes that mpirun started;\ncuda: a GPU for each "
+           "process of torchrun, srun or mpirun, or by itself for each thread (--gpus)",
+           "NAME", "Execution");
   add_count(app, "--gpus", request.gpus,
             "cuda without a launcher: so many GPUs, a rank and thread each (default: one for each rank\nof --cluster, else all); "
             "1: all ranks on one GPU",
             "N", "Execution");
-  app.add_option("--cluster", request.cluster,
-                 "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi: the "
-                 "hosts of the ranks; cuda: those that NVLink connects)")
-      ->type_name("CLUSTER")
-      ->group("Execution");
-  app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)")
-      ->type_name("NAME")
-      ->group("Execution");
+  add_text(app, "--cluster", request.cluster,
+           "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi: the "
+           "hosts of the ranks; cuda: those that NVLink connects)",
+           "CLUSTER", "Execution");
+  add_text(app, "--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)", "NAME", "Execution");
   app.add_option("--option", request.options, "An option of the schedule; may be repeated")
       ->type_name("KEY=VALUE")
       ->group("Execution")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--dtype", request.dtype, "Numbers that everything is computed in: f32 (default) or f64; cuda: f32, bf16 or f16")
-      ->type_name("DTYPE")
-      ->group("Execution");
-  app.add_option("--recompute", request.recompute,
-                 "Activations computed again in the backward: none (default), selective or full")
-      ->type_name("POLICY")
-      ->group("Execution");
-  app.add_option("--offload", request.offload,
-                 "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
-                 "device's first 20 layers), optimizer, or both with +")
-      ->type_name("WHAT")
-      ->group("Execution");
+  add_text(app, "--dtype", request.dtype, "Numbers that everything is computed in: f32 (default) or f64; cuda: f32, bf16 or f16",
+           "DTYPE", "Execution");
+  add_text(app, "--recompute", request.recompute, "Activations computed again in the backward: none (default), selective or full",
+           "POLICY", "Execution");
+  add_text(app, "--offload", request.offload,
+           "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
+           "device's first 20 layers), optimizer, or both with +",
+           "WHAT", "Execution");
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Compute the loss of so many entries of the vocabulary at a time, in less memory (default: all)", "ENTRIES",
             "Execution");
@@ -55,11 +47,10 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
             "cuda: GPU processors that a communication takes at most (default: 8 for a message between two\nranks, 16 for a "
             "collective)",
             "N", "Execution");
-  app.add_option("--pace", request.pace,
-                 "Hold every computation to a device of so many operations a second, such as 5GFLOPS,\nso that ranks that share "
-                 "cores do not slow each other down (for measurements)")
-      ->type_name("SPEED")
-      ->group("Execution");
+  add_text(app, "--pace", request.pace,
+           "Hold every computation to a device of so many operations a second, such as 5GFLOPS,\nso that ranks that share "
+           "cores do not slow each other down (for measurements)",
+           "SPEED", "Execution");
   add_count(app, "--chaos", request.chaos_microseconds,
             "Delay every task at random by up to so many microseconds, to bring out races", "US", "Execution");
   add_count<0>(app, "--chaos-seed", request.chaos_seed, "Seed of those delays (default 0)", "N", "Execution");
@@ -80,15 +71,14 @@ void ExecutionCommands::add_train(CLI::App& app) {
   train_ = add_command(app, "train", "Train a model for real under any schedule");
   CLI::App& train = *train_;
   TrainRequest& request = training_;
-  const auto text = [&](const std::string& name, std::string& value, const std::string& what, const std::string& type,
-                        const std::string& group) { train.add_option(name, value, what)->type_name(type)->group(group); };
   const auto number = [&](const std::string& name, auto& value, const std::string& what, const std::string& group) {
     train.add_option(name, value, what)->type_name("X")->group(group);
   };
-  text("--model", request.model, "A name such as llama-4x128, a config.json, or a folder of published weights", "MODEL",
-       "Problem");
-  text("--data", request.data, "A text, trained on byte by byte, or 16-bit tokens (.bin of nanoGPT or llm.c)", "FILE", "Problem");
-  text("--data-order", request.data_order, "random (default) or sequential", "ORDER", "Problem");
+  add_text(train, "--model", request.model, "A name such as llama-4x128, a config.json, or a folder of published weights",
+           "MODEL", "Problem");
+  add_text(train, "--data", request.data, "A text, trained on byte by byte, or 16-bit tokens (.bin of nanoGPT or llm.c)", "FILE",
+           "Problem");
+  add_text(train, "--data-order", request.data_order, "random (default) or sequential", "ORDER", "Problem");
   add_count(train, "--steps", request.steps, "Steps of the optimizer in all", "N", "Problem");
   add_count(train, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
   add_count(train, "--global-batch", request.global_batch, "Sequences of one step, over all ranks", "N", "Problem");
@@ -108,18 +98,20 @@ void ExecutionCommands::add_train(CLI::App& app) {
                 "cuda: try several algorithms of each matrix product and take the fastest; the last bits may then\n"
                 "differ from run to run")
       ->group("Execution");
-  text("--save", request.save, "Keep checkpoints in this folder, the last two of them", "FOLDER", "Output");
+  add_text(train, "--save", request.save, "Keep checkpoints in this folder, the last two of them", "FOLDER", "Output");
   add_count(train, "--save-every", request.save_every, "Steps from one to the next (default: at the end only)", "N", "Output");
-  text("--resume", request.resume, "Go on from a checkpoint, or from the last good one of a folder", "FOLDER", "Problem");
-  text("--save-huggingface", request.save_huggingface, "At the end, write the weights as transformers reads them", "FOLDER",
-       "Output");
+  add_text(train, "--resume", request.resume, "Go on from a checkpoint, or from the last good one of a folder", "FOLDER",
+           "Problem");
+  add_text(train, "--save-huggingface", request.save_huggingface, "At the end, write the weights as transformers reads them",
+           "FOLDER", "Output");
   add_count(train, "--log-every", request.log_every, "Steps from one line to the next (default 10)", "N", "Output");
   add_json_flag(train, request.json, "losses, speed and traffic");
   add_report_flag(train, request.report, "losses, times of steps, and the last step's timeline above its prediction");
-  text("--timeline", request.timeline, "Write when each task of the last step started and ended, as CSV", "FILE|-", "Output");
-  text("--schedule-out", request.schedule_out, "Write the schedule that is run, as JSON (for calibrate, simulate)", "FILE|-",
-       "Output");
-  text("--trace", request.trace, "The same as a trace for chrome://tracing or Perfetto", "FILE|-", "Output");
+  add_text(train, "--timeline", request.timeline, "Write when each task of the last step started and ended, as CSV", "FILE|-",
+           "Output");
+  add_text(train, "--schedule-out", request.schedule_out, "Write the schedule that is run, as JSON (for calibrate, simulate)",
+           "FILE|-", "Output");
+  add_text(train, "--trace", request.trace, "The same as a trace for chrome://tracing or Perfetto", "FILE|-", "Output");
   add_config_flag(train);
   finish(train,
          "Example:\n"
@@ -129,9 +121,8 @@ void ExecutionCommands::add_train(CLI::App& app) {
 
 void ExecutionCommands::add_check_numerics(CLI::App& app) {
   check_numerics_ = add_command(app, "check-numerics", "Train a recorded run for real and compare every number");
-  check_numerics_->add_option("--reference", numerics_.reference, "A folder with the recorded run (docs/training.md)")
-      ->type_name("FOLDER")
-      ->group("Problem");
+  add_text(*check_numerics_, "--reference", numerics_.reference, "A folder with the recorded run (docs/training.md)", "FOLDER",
+           "Problem");
   add_execution_flags(*check_numerics_, numerics_.execution);
   add_json_flag(*check_numerics_, numerics_.json, "the differences");
   add_config_flag(*check_numerics_);

@@ -5,12 +5,16 @@
 
 namespace tawpipe::sim {
 
+void add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& text, const std::string& type,
+              const std::string& group) {
+  app.add_option(name, value, text)->type_name(type)->group(group);
+}
+
 void add_device_flag(CLI::App& app, std::string& device, const std::string& group) {
-  app.add_option("--device", device,
-                 "The GPU by name, such as H100-80G, where the cluster names none (NxM, nvidia-smi, some XML), or another than\n"
-                 "it names")
-      ->type_name("NAME")
-      ->group(group);
+  add_text(app, "--device", device,
+           "The GPU by name, such as H100-80G, where the cluster names none (NxM, nvidia-smi, some XML), or another than\n"
+           "it names",
+           "NAME", group);
 }
 
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text) {
@@ -30,194 +34,155 @@ void add_usable_memory(CLI::App& app, double& fraction, const std::string& defau
 }
 
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
-  app.add_option("--json", json, "Write " + what + " as JSON to a file, or - for standard output")
-      ->type_name("FILE|-")
-      ->group("Output");
+  add_text(app, "--json", json, "Write " + what + " as JSON to a file, or - for standard output", "FILE|-", "Output");
 }
 
 void add_report_flag(CLI::App& app, std::string& report, const std::string& what) {
-  app.add_option("--report", report, "Write a page that shows " + what + ", to open in a browser")
-      ->type_name("FILE.html")
-      ->group("Output");
+  add_text(app, "--report", report, "Write a page that shows " + what + ", to open in a browser", "FILE.html", "Output");
 }
 
 void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what) {
-  app.add_option("--chart", chart, "Draw " + what + ", as SVG or PNG")->type_name("FILE.svg|.png")->group("Output");
+  add_text(app, "--chart", chart, "Draw " + what + ", as SVG or PNG", "FILE.svg|.png", "Output");
 }
 
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
                        const std::string& recompute_default) {
-  app.add_option("--cluster", request.cluster,
-                 "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
-                 "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
-      ->type_name("CLUSTER")
-      ->group("Problem");
+  add_text(app, "--cluster", request.cluster,
+           "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
+           "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML",
+           "CLUSTER", "Problem");
   add_device_flag(app, request.device);
-  app.add_option("--model", request.model,
-                 "A name (tawpipe list models), llama-LxH, a Hugging Face config.json, or a script (.sh) with\n"
-                 "Megatron-LM's flags")
-      ->type_name("MODEL")
-      ->group("Problem");
+  add_text(app, "--model", request.model,
+           "A name (tawpipe list models), llama-LxH, a Hugging Face config.json, or a script (.sh) with\n"
+           "Megatron-LM's flags",
+           "MODEL", "Problem");
   add_count(app, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
   add_count(app, "--global-batch", request.global_batch, "Sequences of one iteration, over all devices", "N", "Problem");
   add_count(app, "--microbatches", request.microbatches, "Microbatches of one iteration, in place of --global-batch", "N",
             "Problem");
-  app.add_option("--microbatch", request.microbatch,
-                 "Sequences of one microbatch, or auto: the fastest that fits (default " + microbatch_default + ")")
-      ->type_name("N|auto")
-      ->group("Problem");
+  add_text(app, "--microbatch", request.microbatch,
+           "Sequences of one microbatch, or auto: the fastest that fits (default " + microbatch_default + ")", "N|auto",
+           "Problem");
   add_usable_memory(app, request.usable_memory,
                     fmt::format("{} where --microbatch is auto, 1 where it is a number", usable_memory_share));
-  app.add_option("--recompute", request.recompute,
-                 "Activations computed again in the backward: none, selective, full, full:N (of the first N layers of each\n"
-                 "stage), selective:PART,... (of core_attn, mlp, layernorm, activation), or auto: as is fastest and fits\n"
-                 "(default " +
-                     recompute_default + ")")
-      ->type_name("POLICY")
-      ->group("Problem");
-  app.add_option("--offload", request.offload,
-                 "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
-                 "device's first 20 layers), optimizer, or both with +")
-      ->type_name("WHAT")
-      ->group("Problem");
+  add_text(app, "--recompute", request.recompute,
+           "Activations computed again in the backward: none, selective, full, full:N (of the first N layers of each\n"
+           "stage), selective:PART,... (of core_attn, mlp, layernorm, activation), or auto: as is fastest and fits\n"
+           "(default " +
+               recompute_default + ")",
+           "POLICY", "Problem");
+  add_text(app, "--offload", request.offload,
+           "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
+           "device's first 20 layers), optimizer, or both with +",
+           "WHAT", "Problem");
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
             "Problem");
-  app.add_option("--products", request.products,
-                 "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4")
-      ->type_name("FORMAT")
-      ->group("Problem");
-  app.add_option("--gathered-weights", request.gathered_weights,
-                 "Ranks that gather weights gather them in the model's numbers (default), or those of layers in the products' 8\n"
-                 "bits: model or products")
-      ->type_name("model|products")
-      ->group("Problem");
-  app.add_option("--attention", request.attention,
-                 "Attention is one kernel, or writes the scores of all pairs of tokens as before 2022: fused (default) or\n"
-                 "unfused")
-      ->type_name("fused|unfused")
-      ->group("Problem");
-  app.add_option("--layer-code", request.layer_code,
-                 "Whose kernels run the layers: megatron (default), torchtitan or torchtitan-eager")
-      ->type_name("NAME")
-      ->group("Problem");
-  app.add_option(
-         "--swiglu", request.swiglu,
-         "SwiGLU is one kernel that keeps no silu(gate), or several: fused (default, but for torchtitan-eager) or unfused")
-      ->type_name("fused|unfused")
-      ->group("Problem");
-  app.add_option("--loss-dtype", request.loss_dtype,
-                 "Cross entropy of logits copied to float32 (default), or in the model's numbers, as fused kernels run it:\n"
-                 "float32 or model")
-      ->type_name("float32|model")
-      ->group("Problem");
-  app.add_option("--gradient-dtype", request.gradient_dtype,
-                 "In which gradients are kept and summed, such as float32 (default: the model's)")
-      ->type_name("DTYPE")
-      ->group("Problem");
-  app.add_option("--moment-dtype", request.moment_dtype,
-                 "In which Adam's two moments are kept, such as bfloat16 (default float32)")
-      ->type_name("DTYPE")
-      ->group("Problem");
-  app.add_option(
-         "--master-dtype", request.master_dtype,
-         "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32), or none: weights\n"
-         "are updated themselves")
-      ->type_name("DTYPE|none")
-      ->group("Problem");
+  add_text(app, "--products", request.products,
+           "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4", "FORMAT",
+           "Problem");
+  add_text(app, "--gathered-weights", request.gathered_weights,
+           "Ranks that gather weights gather them in the model's numbers (default), or those of layers in the products' 8\n"
+           "bits: model or products",
+           "model|products", "Problem");
+  add_text(app, "--attention", request.attention,
+           "Attention is one kernel, or writes the scores of all pairs of tokens as before 2022: fused (default) or\n"
+           "unfused",
+           "fused|unfused", "Problem");
+  add_text(app, "--layer-code", request.layer_code,
+           "Whose kernels run the layers: megatron (default), torchtitan or torchtitan-eager", "NAME", "Problem");
+  add_text(app, "--swiglu", request.swiglu,
+           "SwiGLU is one kernel that keeps no silu(gate), or several: fused (default, but for torchtitan-eager) or unfused",
+           "fused|unfused", "Problem");
+  add_text(app, "--loss-dtype", request.loss_dtype,
+           "Cross entropy of logits copied to float32 (default), or in the model's numbers, as fused kernels run it:\n"
+           "float32 or model",
+           "float32|model", "Problem");
+  add_text(app, "--gradient-dtype", request.gradient_dtype,
+           "In which gradients are kept and summed, such as float32 (default: the model's)", "DTYPE", "Problem");
+  add_text(app, "--moment-dtype", request.moment_dtype,
+           "In which Adam's two moments are kept, such as bfloat16 (default float32)", "DTYPE", "Problem");
+  add_text(app, "--master-dtype", request.master_dtype,
+           "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32), or none: weights\n"
+           "are updated themselves",
+           "DTYPE|none", "Problem");
   add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
   add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");
   add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
             "N", "Layout");
-  app.add_option("--layout", request.layout,
-                 "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd),\n"
-                 "or by names, tp-cp-pp-dp")
-      ->type_name("ORDER")
-      ->group("Layout");
-  app.add_option(
-         "--layers-per-stage", request.layers_per_stage,
-         "Layers of each stage, such as 7,8,8,7, or Megatron-LM's layout, such as Et*7|t*8|t*8|t*7L; auto: balanced with\n"
-         "embedding, head and loss; even (default)")
-      ->type_name("LAYERS")
-      ->group("Layout");
+  add_text(app, "--layout", request.layout,
+           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd),\n"
+           "or by names, tp-cp-pp-dp",
+           "ORDER", "Layout");
+  add_text(app, "--layers-per-stage", request.layers_per_stage,
+           "Layers of each stage, such as 7,8,8,7, or Megatron-LM's layout, such as Et*7|t*8|t*8|t*7L; auto: balanced with\n"
+           "embedding, head and loss; even (default)",
+           "LAYERS", "Layout");
   app.add_flag("--account-for-embedding-in-pipeline-split", request.embedding_is_layer,
                "Where layers are cut into stages, the embedding counts as one")
       ->group("Layout");
   app.add_flag("--account-for-loss-in-pipeline-split", request.loss_is_layer, "So does the head with its loss")->group("Layout");
-  app.add_option("--sequence-parallel", request.sequence_parallel,
-                 "Tensor-parallel devices split norms and residuals by tokens: on (default) or off")
-      ->type_name("on|off")
-      ->group("Layout");
-  app.add_option("--context-exchange", request.context_exchange,
-                 "How context-parallel devices share keys and values: all-gather (default), ring, all-to-all, or\n"
-                 "all-to-all+ring: all-to-all in each node and a ring of these groups, all-to-all+ring:N of N devices")
-      ->type_name("HOW")
-      ->group("Layout");
-  app.add_option("--shard-states", request.shard_states,
-                 "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
-                 "too (ZeRO-2) or parameters too (FSDP)")
-      ->type_name("STATES")
-      ->group("Layout");
-  app.add_option("--reshard", request.reshard,
-                 "Parameters are gathered and gradients summed once a step, for each microbatch, or auto (default):\n"
-                 "step in a pipeline")
-      ->type_name("step|microbatch|auto")
-      ->group("Layout");
-  app.add_option("--overlap-grad-reduce", request.overlap_gradients,
-                 "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)")
-      ->type_name("on|off")
-      ->group("Layout");
-  app.add_option("--overlap-param-gather", request.overlap_gathers,
-                 "New weights are gathered while the next iteration's forwards begin: on or off (default)")
-      ->type_name("on|off")
-      ->group("Layout");
+  add_text(app, "--sequence-parallel", request.sequence_parallel,
+           "Tensor-parallel devices split norms and residuals by tokens: on (default) or off", "on|off", "Layout");
+  add_text(app, "--context-exchange", request.context_exchange,
+           "How context-parallel devices share keys and values: all-gather (default), ring, all-to-all, or\n"
+           "all-to-all+ring: all-to-all in each node and a ring of these groups, all-to-all+ring:N of N devices",
+           "HOW", "Layout");
+  add_text(app, "--shard-states", request.shard_states,
+           "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
+           "too (ZeRO-2) or parameters too (FSDP)",
+           "STATES", "Layout");
+  add_text(app, "--reshard", request.reshard,
+           "Parameters are gathered and gradients summed once a step, for each microbatch, or auto (default):\n"
+           "step in a pipeline",
+           "step|microbatch|auto", "Layout");
+  add_text(app, "--overlap-grad-reduce", request.overlap_gradients,
+           "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)", "on|off",
+           "Layout");
+  add_text(app, "--overlap-param-gather", request.overlap_gathers,
+           "New weights are gathered while the next iteration's forwards begin: on or off (default)", "on|off", "Layout");
   add_count(app, "--bucket", request.bucket,
             "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
             "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
             "PARAMETERS", "Layout");
-  app.add_option("--tp-comm-overlap", request.tensor_overlap,
-                 "Collectives of tensor parallelism overlap the products before and after them: on or off (default)")
-      ->type_name("on|off")
-      ->group("Layout");
-  app.add_option("--limit", request.limit,
-                 "Memory that the simulation may take; larger iterations are refused\n(default 4GiB, or half of this machine's)")
-      ->type_name("SIZE")
-      ->group("Problem");
-  app.add_option("--cost", request.cost,
-                 "kernels (default): each kernel by its shape, as measured for the device's generation (docs/accuracy.md), with\n"
-                 "figures replaced as kernels:KEY=VALUE,...\n"
-                 "  products=0.7  products-fp8  attention  attention-backward  memory  host-layer  ...\n"
-                 "  file=gpu.json            those that tawpipe measure has written\n"
-                 "or roofline: one fraction of the peak, with parameters as roofline:KEY=VALUE,...\n"
-                 "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"
-                 "  memory-utilization=0.8   fraction of the memory bandwidth\n"
-                 "  overhead=8.4us           of starting a transfer\n"
-                 "  all-reduce=ring|tree     (default ring)\n"
-                 "  collectives=simple|nccl  NCCL's Simple protocol (default), or the fastest of its table for each size\n"
-                 "or given times of one stage and microbatch, with no model needed:\n"
-                 "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us\n"
-                 "or times measured on a machine, as tawpipe calibrate writes them: measured:FILE")
-      ->type_name("COST")
-      ->group("Times");
-  app.add_option("--hold-sms", request.hold_sms,
-                 "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
-                 "on, off (default), or KEY=VALUE,...\n"
-                 "  ctas=8               SMs that a message between two devices holds at each\n"
-                 "  collective-ctas=16   and a collective at each member\n"
-                 "  sms=N                of each device (default: the cluster's)\n"
-                 "  speeds=FILE          computing speeds measured by bench_gpu_beside (default: in proportion to the rest)\n"
-                 "  priority=high|low    of communication, in that file (default high)")
-      ->type_name("on|off|...")
-      ->group("Times");
+  add_text(app, "--tp-comm-overlap", request.tensor_overlap,
+           "Collectives of tensor parallelism overlap the products before and after them: on or off (default)", "on|off",
+           "Layout");
+  add_text(app, "--limit", request.limit,
+           "Memory that the simulation may take; larger iterations are refused\n(default 4GiB, or half of this machine's)",
+           "SIZE", "Problem");
+  add_text(app, "--cost", request.cost,
+           "kernels (default): each kernel by its shape, as measured for the device's generation (docs/accuracy.md), with\n"
+           "figures replaced as kernels:KEY=VALUE,...\n"
+           "  products=0.7  products-fp8  attention  attention-backward  memory  host-layer  ...\n"
+           "  file=gpu.json            those that tawpipe measure has written\n"
+           "or roofline: one fraction of the peak, with parameters as roofline:KEY=VALUE,...\n"
+           "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"
+           "  memory-utilization=0.8   fraction of the memory bandwidth\n"
+           "  overhead=8.4us           of starting a transfer\n"
+           "  all-reduce=ring|tree     (default ring)\n"
+           "  collectives=simple|nccl  NCCL's Simple protocol (default), or the fastest of its table for each size\n"
+           "or given times of one stage and microbatch, with no model needed:\n"
+           "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us\n"
+           "or times measured on a machine, as tawpipe calibrate writes them: measured:FILE",
+           "COST", "Times");
+  add_text(app, "--hold-sms", request.hold_sms,
+           "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
+           "on, off (default), or KEY=VALUE,...\n"
+           "  ctas=8               SMs that a message between two devices holds at each\n"
+           "  collective-ctas=16   and a collective at each member\n"
+           "  sms=N                of each device (default: the cluster's)\n"
+           "  speeds=FILE          computing speeds measured by bench_gpu_beside (default: in proportion to the rest)\n"
+           "  priority=high|low    of communication, in that file (default high)",
+           "on|off|...", "Times");
 }
 
 void add_noise_flags(CLI::App& app, Request& request) {
   app.add_option("--jitter", request.noise.jitter, "Standard deviation of each computation's and route's time, such as 0.03")
       ->type_name("FRACTION")
       ->group("Noise");
-  app.add_option("--stragglers", request.stragglers, "Slow devices: their probability and how much slower, such as 0.01x2")
-      ->type_name("PxN")
-      ->group("Noise");
+  add_text(app, "--stragglers", request.stragglers, "Slow devices: their probability and how much slower, such as 0.01x2", "PxN",
+           "Noise");
   app.add_option("--interference", request.noise.interference,
                  "How much longer a computation takes while its device communicates, such as 0.05")
       ->type_name("FRACTION")
@@ -233,14 +198,12 @@ void add_option_flag(CLI::App& app, Request& request, const std::string& whose) 
 }
 
 void add_schedule_flags(CLI::App& app, Request& request) {
-  app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules)")->type_name("NAME")->group("Schedule");
-  app.add_option("--schedule-file", request.schedule_file,
-                 "A schedule from a file: JSON, PyTorch's pipeline CSV, or NAME.0.et of a Chakra trace\n(docs/interchange.md)")
-      ->type_name("FILE|-")
-      ->group("Schedule");
-  app.add_option("--comm-groups", request.comm_groups, "The process groups of a Chakra trace (default NAME.json, where it is)")
-      ->type_name("FILE")
-      ->group("Schedule");
+  add_text(app, "--schedule", request.schedule, "Which schedule (tawpipe list schedules)", "NAME", "Schedule");
+  add_text(app, "--schedule-file", request.schedule_file,
+           "A schedule from a file: JSON, PyTorch's pipeline CSV, or NAME.0.et of a Chakra trace\n(docs/interchange.md)",
+           "FILE|-", "Schedule");
+  add_text(app, "--comm-groups", request.comm_groups, "The process groups of a Chakra trace (default NAME.json, where it is)",
+           "FILE", "Schedule");
   add_option_flag(app, request, "the schedule");
 }
 

@@ -35,6 +35,8 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
       ->check(check_by([](std::string_view given, std::string_view what) { parse_whole(given, what, Number{least}); }));
 }
 
+void add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& text, const std::string& type,
+              const std::string& group);
 /// --device, in place of what --cluster says.
 void add_device_flag(CLI::App& app, std::string& device, const std::string& group = "Problem");
 /// A command in the list of `parent`'s help. @param text  what it does, in a line

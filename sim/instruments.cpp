@@ -21,9 +21,7 @@ namespace {
 Command add_reproduce_tawpipe(CLI::App& reproduce) {
   const auto request = std::make_shared<ReproduceRequest>();
   CLI::App* app = add_command(reproduce, "tawpipe", "The TawPipe paper's tables, arXiv 2511.09741");
-  app->add_option("--data", request->data, "Other published cells, as CSV (docs/accuracy.md)")
-      ->type_name("FILE|-")
-      ->group("Input");
+  add_text(*app, "--data", request->data, "Other published cells, as CSV (docs/accuracy.md)", "FILE|-", "Input");
   add_usable_memory(*app, request->usable_memory, fmt::format("{}", usable_memory_share));
   add_json_flag(*app, request->json, "every cell");
   add_chart_flag(*app, request->chart, "predicted throughput over measured");
@@ -39,7 +37,7 @@ void add_left_out(CLI::App& app, ReproduceRequest& request) {
 Command add_reproduce_vtrain(CLI::App& reproduce) {
   const auto request = std::make_shared<ReproduceRequest>();
   CLI::App* app = add_command(reproduce, "vtrain", "Iterations of Megatron-LM on A100, as vTrain published them");
-  app->add_option("--data", request->data, "The measurements, as CSV in vTrain's columns")->type_name("FILE|-")->group("Input");
+  add_text(*app, "--data", request->data, "The measurements, as CSV in vTrain's columns", "FILE|-", "Input");
   add_json_flag(*app, request->json, "every row");
   add_chart_flag(*app, request->chart, "predicted times over measured");
   add_left_out(*app, *request);
@@ -91,13 +89,9 @@ Command add_calibrate(CLI::App& parent) {
   part("--layer", request->names.layer, "a layer");
   part("--embedding", request->names.embedding, "the embedding");
   part("--head", request->names.head, "the head");
-  app->add_option("--cluster", request->cluster, "That they ran on (as --cluster of simulate)")
-      ->type_name("CLUSTER")
-      ->group("Timelines and traces");
+  add_text(*app, "--cluster", request->cluster, "That they ran on (as --cluster of simulate)", "CLUSTER", "Timelines and traces");
   add_device_flag(*app, request->device, "Timelines and traces");
-  app->add_option("--out", request->out, "Write the measured times, for --cost measured:FILE")
-      ->type_name("FILE|-")
-      ->group("Timelines and traces");
+  add_text(*app, "--out", request->out, "Write the measured times, for --cost measured:FILE", "FILE|-", "Timelines and traces");
   finish(*app,
          "Examples:\n"
          "  broadcast_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n"
@@ -167,17 +161,15 @@ Command add_what_if(CLI::App& parent) {
       ->check(CLI::PositiveNumber);
   app->add_flag("--no-gaps", request->no_gaps, "The host takes no time: nothing waits but for data")->group("Questions");
   app->add_flag("--together", request->together, "All that is asked at once, not one by one")->group("Questions");
-  app->add_option("--out", request->out, "Write measured times, for simulate, compare, ... --cost measured:FILE")
-      ->type_name("FILE|-")
-      ->group("Output");
+  add_text(*app, "--out", request->out, "Write measured times, for simulate, compare, ... --cost measured:FILE", "FILE|-",
+           "Output");
   add_count(*app, "--layers", request->layers, "Of the model, for --out from a straggler trace", "N", "Output");
-  app->add_option("--cluster", request->cluster, "That the traces were taken on, for --out from a profiler's")
-      ->type_name("CLUSTER")
-      ->group("Output");
+  add_text(*app, "--cluster", request->cluster, "That the traces were taken on, for --out from a profiler's", "CLUSTER",
+           "Output");
   add_device_flag(*app, request->device, "Output");
   add_json_flag(*app, request->json, "replay, answers and ranks");
   add_report_flag(*app, request->report, "the step as traced and under each question");
-  app->add_option("--gantt", request->gantt, "Draw the first step as traced")->type_name("FILE.svg|.png")->group("Output");
+  add_text(*app, "--gantt", request->gantt, "Draw the first step as traced", "FILE.svg|.png", "Output");
   finish(*app,
          "Without questions: what costs most.\n\n"
          "Examples:\n"

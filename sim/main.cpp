@@ -104,34 +104,25 @@ int run(int argc, char** argv) {
   GraphRequest plain;
   CLI::App* simulate = add_command(app, "simulate", "Predict one schedule: time, bubble, memory, traffic");
   add_schedule_flags(*simulate, request);
-  simulate->add_option("--graph", plain.file, "A plain graph of tasks instead (tg1 or JSON, docs/task_graphs.md)")
-      ->type_name("FILE|-")
-      ->group("Schedule");
+  add_text(*simulate, "--graph", plain.file, "A plain graph of tasks instead (tg1 or JSON, docs/task_graphs.md)", "FILE|-",
+           "Schedule");
   add_problem_flags(*simulate, request, "1");
   add_noise_flags(*simulate, request);
-  simulate
-      ->add_option("--fold", request.fold,
-                   "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
-                   "(docs/schedules.md)")
-      ->type_name("auto|on|off")
-      ->group("Layout");
+  add_text(*simulate, "--fold", request.fold,
+           "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
+           "(docs/schedules.md)",
+           "auto|on|off", "Layout");
   int runs = 0;
   add_count(*simulate, "--spread", runs,
             "Repeat under that many seeds of noise (jitter 0.01 if none is given) and print the spread", "N", "Noise");
   add_json_flag(*simulate, request.json, "the summary");
-  simulate->add_option("--times", plain.times, "With --graph: write id, start and end of each task in seconds")
-      ->type_name("FILE|-")
-      ->group("Output");
-  simulate->add_option("--timeline", request.timeline, "Write each task's start and end as CSV")
-      ->type_name("FILE|-")
-      ->group("Output");
+  add_text(*simulate, "--times", plain.times, "With --graph: write id, start and end of each task in seconds", "FILE|-",
+           "Output");
+  add_text(*simulate, "--timeline", request.timeline, "Write each task's start and end as CSV", "FILE|-", "Output");
   add_report_flag(*simulate, request.report, "the timeline, memory, links and cluster");
-  simulate->add_option("--gantt", request.gantt, "Draw the timeline as papers do, a row of cells for each rank, as SVG or PNG")
-      ->type_name("FILE.svg|.png")
-      ->group("Output");
-  simulate->add_option("--trace", request.trace, "Write a trace for chrome://tracing or Perfetto")
-      ->type_name("FILE|-")
-      ->group("Output");
+  add_text(*simulate, "--gantt", request.gantt, "Draw the timeline as papers do, a row of cells for each rank, as SVG or PNG",
+           "FILE.svg|.png", "Output");
+  add_text(*simulate, "--trace", request.trace, "Write a trace for chrome://tracing or Perfetto", "FILE|-", "Output");
   add_config_flag(*simulate);
   finish(*simulate,
          "Examples:\n"
@@ -144,15 +135,12 @@ int run(int argc, char** argv) {
   add_schedule_flags(*validate, request);
   add_problem_flags(*validate, request, "1");
   OrderRequest order;
-  validate
-      ->add_option("--semantics", order.semantics,
-                   "--schedule-file x.csv: what carries sends and receives: nccl (default), gloo or mpi (docs/hangs.md)")
-      ->type_name("NAME")
-      ->group("Order");
-  validate->add_option("--communicators", order.communicators, "How many they use: one (default, as PyTorch), direction or pair")
-      ->type_name("NAME")
-      ->group("Order");
-  validate->add_option("--mend", order.mend, "Write the fixed order")->type_name("FILE|-")->group("Output");
+  add_text(*validate, "--semantics", order.semantics,
+           "--schedule-file x.csv: what carries sends and receives: nccl (default), gloo or mpi (docs/hangs.md)", "NAME",
+           "Order");
+  add_text(*validate, "--communicators", order.communicators, "How many they use: one (default, as PyTorch), direction or pair",
+           "NAME", "Order");
+  add_text(*validate, "--mend", order.mend, "Write the fixed order", "FILE|-", "Output");
   add_json_flag(*validate, request.json, "the findings");
   add_config_flag(*validate);
   finish(*validate,
@@ -208,22 +196,18 @@ int run(int argc, char** argv) {
   CLI::App* exporting = add_command(app, "export", "Write a schedule for other tools, or for another day");
   add_schedule_flags(*exporting, request);
   add_problem_flags(*exporting, request, "1");
-  exporting->add_option("--format", how.format, "json (default), pytorch-csv or dot")->type_name("FORMAT")->group("Output");
-  exporting->add_option("--out", how.out, "Where (default standard output)")->type_name("FILE|-")->group("Output");
+  add_text(*exporting, "--format", how.format, "json (default), pytorch-csv or dot", "FORMAT", "Output");
+  add_text(*exporting, "--out", how.out, "Where (default standard output)", "FILE|-", "Output");
   exporting->add_flag("--communication", how.communication, "pytorch-csv: with SEND and RECV")->group("Output");
   exporting->add_flag("--reduce-grad", how.reduce_gradients, "pytorch-csv: with REDUCE_GRAD")->group("Output");
   exporting->add_flag("--waits", how.waits, "pytorch-csv: with WAIT_SEND and WAIT_REDUCE_GRAD, for PyTorch 2.15 and later")
       ->group("Output");
   exporting->add_flag("--older", how.op_first, "pytorch-csv: as its first releases wrote it, F0_s1")->group("Output");
   add_count(*exporting, "--max-tasks", how.max_tasks, "dot: the most tasks that are drawn (default 500)", "N", "Output");
-  exporting->add_option("--graph", graph_out, "Write a plain graph of tasks instead; JSON if the name ends in .json")
-      ->type_name("FILE|-")
-      ->group("Output");
-  exporting
-      ->add_option("--chakra", chakra_out,
-                   "Write Chakra execution traces instead, NAME.0.et and so on, with what ASTRA-sim needs to run them")
-      ->type_name("NAME")
-      ->group("Output");
+  add_text(*exporting, "--graph", graph_out, "Write a plain graph of tasks instead; JSON if the name ends in .json", "FILE|-",
+           "Output");
+  add_text(*exporting, "--chakra", chakra_out,
+           "Write Chakra execution traces instead, NAME.0.et and so on, with what ASTRA-sim needs to run them", "NAME", "Output");
   add_config_flag(*exporting);
   finish(*exporting,
          "Examples:\n"

@@ -42,7 +42,7 @@ Command add_sweep(CLI::App& parent) {
   add_problem_flags(*app, request->base, "auto");
   add_noise_flags(*app, request->base);
   add_count(*app, "--threads", request->threads, "How many (default all cores); the output is the same", "N", "Other");
-  app->add_option("--csv", request->csv, "Write a line for each point and schedule")->type_name("FILE|-")->group("Output");
+  add_text(*app, "--csv", request->csv, "Write a line for each point and schedule", "FILE|-", "Output");
   add_json_flag(*app, request->base.json, "points and crossovers");
   add_chart_flag(*app, request->chart, "throughput over the range");
   add_report_flag(*app, request->base.report, "the values over the range as charts");
@@ -106,23 +106,20 @@ Command add_plan(CLI::App& parent) {
   add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
   add_count(*app, "--pipeline-parallel", flags->pipeline, "The schedule's own devices, those of a replica (default any)", "N",
             "Layout");
-  app->add_option("--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it")
-      ->type_name("FROM..TO")
-      ->group("Problem");
-  app->add_option("--today", flags->today,
-                  "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
-                  "JSON. It says the problem where no flag does (docs/plan.md)")
-      ->type_name("FILE|-")
-      ->group("Problem");
+  add_text(*app, "--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it",
+           "FROM..TO", "Problem");
+  add_text(*app, "--today", flags->today,
+           "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
+           "JSON. It says the problem where no flag does (docs/plan.md)",
+           "FILE|-", "Problem");
   app->add_option("--price", flags->price, "Of a device's hour, for the price of a billion tokens")
       ->type_name("PRICE")
       ->group("Problem")
       ->check(CLI::PositiveNumber);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
-  app->add_option("--emit", flags->emit,
-                  "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed")
-      ->type_name("FRAMEWORK")
-      ->group("Output");
+  add_text(*app, "--emit", flags->emit,
+           "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed", "FRAMEWORK",
+           "Output");
   add_count(*app, "--budget", flags->budget, "Tasks that may be looked at: more takes longer and proves more", "TASKS", "Other");
   add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
   add_json_flag(*app, request.json, "the plans, best first,");
@@ -167,9 +164,7 @@ Command add_bound(CLI::App& parent) {
 Command add_sensitivity(CLI::App& parent) {
   const auto request = std::make_shared<Request>();
   CLI::App* app = add_command(parent, "sensitivity", "What a tenth more of each speed buys");
-  app->add_option("--schedule", request->schedule, "Which schedule (tawpipe list schedules)")
-      ->type_name("NAME")
-      ->group("Schedule");
+  add_text(*app, "--schedule", request->schedule, "Which schedule (tawpipe list schedules)", "NAME", "Schedule");
   add_option_flag(*app, *request, "the schedule");
   add_problem_flags(*app, *request, "1");
   add_json_flag(*app, request->json, "the gains");
@@ -184,14 +179,12 @@ Command add_sensitivity(CLI::App& parent) {
 Command add_improve(CLI::App& parent) {
   const auto request = std::make_shared<ImproveRequest>();
   CLI::App* app = add_command(parent, "improve", "A faster task graph than any schedule's, by local search");
-  app->add_option("--schedule", request->base.schedule, "Where to start (default: the best of those that compare shows)")
-      ->type_name("NAME")
-      ->group("Schedule");
+  add_text(*app, "--schedule", request->base.schedule, "Where to start (default: the best of those that compare shows)", "NAME",
+           "Schedule");
   add_option_flag(*app, request->base, "the schedule");
   add_problem_flags(*app, request->base, "auto", "auto");
-  app->add_option("--out", request->out, "Write the schedule, for --schedule-file of simulate, validate and export")
-      ->type_name("FILE|-")
-      ->group("Output");
+  add_text(*app, "--out", request->out, "Write the schedule, for --schedule-file of simulate, validate and export", "FILE|-",
+           "Output");
   add_count(*app, "--budget", request->budget, "Tasks that are timed (default 50000000: about half a minute)", "TASKS", "Search");
   add_json_flag(*app, request->base.json, "the changes and what each brought");
   add_config_flag(*app);
