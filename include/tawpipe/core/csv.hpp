@@ -1,5 +1,5 @@
 // Comma-separated values: a text read line by line, and a table with named columns.
-// Not: cells over several lines, nor what the cells mean (timeline_csv.hpp, pytorch_csv.hpp).
+// Not: cells that span several lines, nor what the cells mean (timeline_csv.hpp, pytorch_csv.hpp).
 #pragma once
 
 #include <algorithm>
@@ -92,7 +92,7 @@ class CsvTable {
   /// @param what  the file's name, for messages
   /// @param key  a column it must have: the first line that has it names the columns, lines above
   /// it are skipped
-  /// @throws InputError  if no line has the key, or a row has another number of cells.
+  /// @throws InputError  if no line has the key, or a row has a different number of cells.
   CsvTable(std::string what, std::string_view text, std::string_view key) : what_{std::move(what)} {
     for (CsvReader reader{text, what_}; reader.next();) {
       const std::string_view line = trimmed(reader.line());

@@ -10,13 +10,13 @@
 namespace tawpipe::inline v0 {
 
 /// Items of a plain type, added one by one and taken as one vector of exactly their size. A vector
-/// that grows is held twice while it moves, and half empty afterwards; this one grows by pieces,
+/// that grows is held twice while it moves, and half empty afterwards; this one grows in pieces,
 /// each freed as soon as it is copied into the vector taken. Where the number of items is known,
 /// reserve() saves the copy too.
 template <class T>
 class GrowingArray {
  public:
-  /// Makes the first piece hold `items` items: if there will be just as many, take() copies none.
+  /// Makes the first piece hold `items` items: if exactly that many are added, take() copies none.
   /// @pre it has not grown beyond the first piece
   void reserve(std::size_t items) {
     if (items > piece_items) first_items_ = items;

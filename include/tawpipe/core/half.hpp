@@ -1,5 +1,5 @@
 // The two 16-bit floats by their bits, and their rounding from float.
-// Not: which numbers a model computes in (model/dtype.hpp) nor those of files
+// Not: the number types a model computes in (model/dtype.hpp) nor those of files
 // (training/number_format.hpp).
 #pragma once
 

@@ -1,5 +1,5 @@
 // SplitMix64: numbers that look random, the same on every machine.
-// Not: a distribution; callers build one from sums and products, so that results are the same bits
+// Not: a distribution; callers build one from sums and products, so that results are bit-identical
 // with every standard library.
 #pragma once
 

@@ -49,7 +49,7 @@ inline std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
 
-/// Joins `parts` with `separator` between each two.
+/// Joins `parts` with `separator` between them.
 inline std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;
   for (const auto& part : parts) {

@@ -16,7 +16,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// What is left of a stream, without a byte order mark; nothing where it cannot be read (errno says
+/// The rest of a stream, without a byte order mark; nothing where it cannot be read (errno says
 /// why).
 /// @param what  for messages: "the schedule file 'a.json'"
 /// @throws InputError  if it is larger than `mebibytes`.

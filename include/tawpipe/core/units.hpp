@@ -12,7 +12,8 @@
 namespace tawpipe::inline v0 {
 
 /// Sum, difference and product that stop at the ends of the type's range, where whole numbers would
-/// wrap: what a file or a flag can make too large stays too large, and is refused or shown as such.
+/// wrap: a value that a file or flag makes too large stays too large, and is refused or shown as
+/// such.
 template <class Rep>
 constexpr Rep saturating_add(Rep a, Rep b) {
   if constexpr (!std::is_integral_v<Rep>)

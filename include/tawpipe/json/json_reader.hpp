@@ -51,7 +51,7 @@ class JsonDocument {
   JsonDocument& operator=(const JsonDocument&) = delete;
 
   JsonValue root() const;
-  /// All of it, for what depends on no particular value.
+  /// The whole document, for uses that depend on no particular value.
   const nlohmann::json& json() const { return json_; }
   /// @throws InputError  with the path of the value and why.
   [[noreturn]] void fail(const nlohmann::json& value, std::string_view why) const;
