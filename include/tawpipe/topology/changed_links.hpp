@@ -12,7 +12,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// `cluster` with other kinds of node of the same numbers of devices, and another fabric.
+/// `cluster` with different kinds of node, of the same numbers of devices, and a different fabric.
 inline Cluster with_kinds(const Cluster& cluster, std::vector<NodeType> kinds, Fabric fabric) {
   std::vector<std::int32_t> nodes;
   for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(cluster.kind_index(NodeId{node}));

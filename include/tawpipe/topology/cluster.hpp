@@ -56,8 +56,8 @@ struct Fabric {
 
 namespace detail {
 
-/// A bandwidth of zero would make a transfer endless, a latency beyond 1000 s overflow a route's
-/// sum.
+/// A bandwidth of zero would make a transfer endless, a latency beyond 1000 s would overflow a
+/// route's sum.
 inline void check_links(const std::vector<Link>& links, std::string_view owner) {
   for (std::size_t i = 0; i < links.size(); ++i) {
     if (!(links[i].bandwidth.value() > 0) || links[i].bandwidth > BytesPerSecond::max()) {
@@ -106,8 +106,8 @@ class Cluster {
  public:
   /// @param kinds   the kinds of node that occur
   /// @param nodes   [node] index into `kinds`
-  /// @throws InputError  if there is no device, an invalid path or speed, or several nodes of which
-  /// one has no adapter.
+  /// @throws InputError  if there is no device, an invalid path or speed, or one of several nodes
+  /// has no adapter.
   Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {});
 
   const std::string& name() const { return name_; }

@@ -74,7 +74,7 @@ class ClusterBuilder {
     return *this;
   }
 
-  /// Each device's own link, in each direction, to the memory of its host. Unset: unknown, so that
+  /// Each device's own link, in each direction, to the memory of its host. Unset: unknown, so
   /// nothing can be copied there.
   ClusterBuilder& host_link(LinkSpec link, LinkClass kind = LinkClass::pcie) {
     host_ = link;

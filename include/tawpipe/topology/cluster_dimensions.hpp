@@ -75,7 +75,7 @@ inline bool looks_like_dimensions(std::string_view text) {
 }
 
 /// A cluster of that size at the speeds of the usual machine around its device (link_speeds(),
-/// usual_nvlinks()), with an adapter and a slot to the host for each device. Of an A100-80G, which
+/// usual_nvlinks()), with an adapter and a slot to the host for each device. For an A100-80G, which
 /// is assumed if `device` is "": NVLink 12 x 20 GB/s, adapters of 24 GB/s (200 Gb/s limited by a
 /// gen 4 slot), gen 4 slots. Devices without NVLink reach each other through their slots.
 /// @param device  its name (topology/devices.hpp)

@@ -29,11 +29,11 @@ enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
 TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
 
 /// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix)
-/// gives `nodes` such nodes.
+/// gives `nodes` nodes of that kind.
 /// @param nodes  0: as the file says, or one
 /// @param device  all devices, by name (topology/devices.hpp), whatever the text says; "": as it
-/// says, or else assumed (DeviceSpec::assumed). Link speeds that the text does not give are of the
-/// usual machine around it.
+/// says, or else assumed (DeviceSpec::assumed). Link speeds that the text does not give are those
+/// of the usual machine around it.
 /// @throws InputError  naming the file, and the place in it; for an unknown device.
 TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0,
                                          std::string_view device = "");
@@ -46,7 +46,7 @@ TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0,
 
 /// The cluster of `--cluster TEXT`: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"),
 /// or a file; a file that describes one machine may be multiplied too ("node.xml*4").
-/// @param device  as cluster_from_text(); of a preset in its links
+/// @param device  as cluster_from_text(); a preset keeps its links
 /// @throws InputError  with the nearest preset's name; for an unknown device.
 TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device = "");
 
@@ -72,7 +72,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The cluster with all devices of that name, with its links; "": as it is.
+/// The cluster with every device replaced by the one of that name, links unchanged; "": as it is.
 inline Cluster with_device(const Cluster& cluster, std::string_view device) {
   if (device.empty()) return cluster;
   return with_changed_devices(cluster, [spec = device_named(device)](DeviceSpec& one) { one = spec; });

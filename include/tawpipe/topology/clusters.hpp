@@ -58,8 +58,8 @@ inline Cluster of_nodes(NodeType node, int nodes) {
 // Effective speeds: NVLink 8 links x 20 GB/s = 160 GB/s a direction (NCCL's figure for sm80; the
 // sheet's 400 is both ways, 25 a link). Ethernet carries 1448 bytes of TCP payload in each 1538
 // bytes on the wire (1500-byte frames with time stamps, plus 38 bytes of header, checksum, preamble
-// and gap): 10 Gb/s x 1448 / 1538 = 1.177 GB/s. TCP's latency is about 30 us. The host by an x16
-// slot of PCI Express gen 4 (A800 data sheet), 24 GB/s as NCCL assumes.
+// and gap): 10 Gb/s x 1448 / 1538 = 1.177 GB/s. TCP's latency is about 30 us. The host is reached
+// by an x16 slot of PCI Express gen 4 (A800 data sheet), 24 GB/s as NCCL assumes.
 inline Cluster a800_10gbe(int nodes) {
   return ClusterBuilder{}
       .name("a800x24-10gbe")
@@ -176,8 +176,8 @@ inline Cluster named(std::string_view name) {
 
 }  // namespace clusters
 
-/// The preset that `text` names and its number of nodes, with another number if the text ends in
-/// one: "dgx-h100", "dgx-h100*16" or "dgx-h100x16". Null if there is no such preset.
+/// The preset that `text` names and its number of nodes, with a different number if the text ends
+/// in one: "dgx-h100", "dgx-h100*16" or "dgx-h100x16". Null if there is no such preset.
 /// @throws InputError  for an impossible number of nodes.
 inline std::pair<const clusters::ClusterPreset*, int> find_sized_cluster(std::string_view text) {
   if (const clusters::ClusterPreset* const preset = clusters::find(text)) return {preset, preset->nodes};
@@ -188,7 +188,7 @@ inline std::pair<const clusters::ClusterPreset*, int> find_sized_cluster(std::st
   return {preset, preset == nullptr ? 0 : split_node_count(concat(preset->name, "*", text.substr(x + 1))).second};
 }
 
-/// A preset, with another number of nodes if `text` ends in one. @see find_sized_cluster
+/// A preset, with a different number of nodes if `text` ends in one. @see find_sized_cluster
 /// @throws InputError  for an unknown name, or an impossible number of nodes.
 inline Cluster cluster_named(std::string_view text) {
   const auto [preset, nodes] = find_sized_cluster(text);

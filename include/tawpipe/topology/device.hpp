@@ -20,7 +20,7 @@ struct DeviceSpec {
   FlopsPerSecond peak_fp4{};          ///< dense 4-bit one; 0: none
   BytesPerSecond memory_bandwidth{};  ///< device memory, read plus write
   int sms = 0;                        ///< multiprocessors; 0: unknown
-  bool assumed = false;               ///< what described the machine did not name it
+  bool assumed = false;               ///< the machine's description did not name it
 
   /// The same numbers, however they were found.
   bool operator==(const DeviceSpec& other) const {

@@ -23,13 +23,13 @@ struct KnownDevice {
   double fp4;        ///< dense 4-bit; 0: none
   double gigabytes_per_second;
   int sm;   ///< compute capability, 80 is 8.0
-  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; variants as B200
+  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 to an SM; variants as B200
   std::string_view source;
   /// Fraction of the product rate that the usual card of the same peak sustains, due to its power
   /// limit. An A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering,
   /// maximum achievable matmul FLOPS): the 0.24th power.
   double sustained = 1;
-  double sustained_narrow = 1;  ///< the same of products in 8 and 4 bits
+  double sustained_narrow = 1;  ///< the same for products in 8 and 4 bits
   /// Factor on the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as
   /// fast, and attention's forward 1.35 times (NVIDIA, Making Softmax More Efficient with NVIDIA
   /// Blackwell Ultra).
@@ -97,7 +97,7 @@ inline DeviceSpec assumed_spec(const KnownDevice& device) {
   return spec;
 }
 
-/// NVLinks of each GPU of the usual machine around the device; 0: it has PCI Express only.
+/// NVLinks of each GPU of the usual machine around the device; 0: it has only PCI Express.
 /// Source: NVIDIA's data sheets: 4 of P100, 6 of V100, 12 of A100, 8 of A800, 18 from H100 on.
 inline int usual_nvlinks(const KnownDevice& device) {
   switch (device.sm) {

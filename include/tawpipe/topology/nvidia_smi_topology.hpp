@@ -116,11 +116,10 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
 
 /// Builds the node's graph. GPUs and adapters connected by PIX or PXB share a switch and its
 /// uplink; those connected by PHB or NODE meet in one CPU, each through its own slot, and so do
-/// GPUs connected by NVLink, which hides their PCI Express, whose CPU affinities are equal; SYS
-/// crosses from CPU to CPU (each pair of CPUs has a link, as in NCCL). NVLinks that add up to more
-/// than 18 a GPU if they were direct are one NVSwitch with a port of # links for each GPU; fewer
-/// are direct links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's
-/// GPUs.
+/// GPUs of equal CPU affinity connected by NVLink, which hides their PCI Express; SYS crosses from
+/// CPU to CPU (each pair of CPUs has a link, as in NCCL). NVLinks that add up to more than 18 a GPU
+/// if they were direct are one NVSwitch with a port of # links for each GPU; fewer are direct
+/// links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's GPUs.
 inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& options = {}) {
   int max_nvlinks = 0;
   for (const auto& cell : topology.cells) max_nvlinks = std::max(max_nvlinks, cell.nvlinks);

@@ -27,7 +27,7 @@ inline std::int64_t route_weight(BytesPerSecond bandwidth, VertexKind entered) {
 
 namespace detail {
 
-inline constexpr std::size_t max_vertices = 16384;  // times 1e14 a link stays below 2^63
+inline constexpr std::size_t max_vertices = 16384;  // with 1e14 a link, a route stays below 2^63
 
 inline void check_spec(const LinkSpec& link, std::string_view what) {
   if (!(link.bandwidth.value() > 0)) {

@@ -246,7 +246,7 @@ class NcclXmlReader {
           BytesPerSecond{1.25e5 * (megabits <= 0 ? 10000 : megabits)});
       ++adapters_;
     }
-    // A hint names the adapter's slot only: that then limits its speed.
+    // A hint names only the adapter's slot, which then limits its speed.
     if (!nic.child("net") && slot != nullptr) add(concat("NIC", adapters_++), slot->bandwidth);
   }
 

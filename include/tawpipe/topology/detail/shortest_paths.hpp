@@ -70,7 +70,7 @@ class ShortestPaths {
     tree.last_arc.assign(passable_.size(), -1);
     const auto start = static_cast<std::size_t>(source);
     const boost::filtered_graph<Graph, MayLeave> view{graph_, MayLeave{&passable_, start}};
-    // No raw pointer as the map: once reverse_graph.hpp (strong components) is included first,
+    // The map is not a raw pointer: where reverse_graph.hpp (strong components) is included first,
     // Boost 1.74 finds no get() for one.
     const auto distance = boost::make_iterator_property_map(tree.distance.begin(), get(boost::vertex_index, graph_));
     boost::dijkstra_shortest_paths(view, start,
