@@ -160,7 +160,7 @@ class UnequalComputation {
   }
 
  private:
-  /// The same of kept ranks from `begin` to `end`, which have so many tasks.
+  /// The same for the kept ranks from `begin` to `end`, whose copies have that many tasks.
   std::string find(std::size_t begin, std::size_t end, std::size_t tasks) const {
     Schedule::Parts parts;
     parts.ranks = folded_.schedule.ranks();

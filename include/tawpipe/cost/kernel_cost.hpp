@@ -143,7 +143,7 @@ struct KernelCost {
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
     const double launches = host * launched + again + known.host_collective * work.collectives;
-    return seconds(std::max(work.fraction * (longer * sum) + copies, work.fraction * launches));  // of a step of a body its part
+    return seconds(std::max(work.fraction * (longer * sum) + copies, work.fraction * launches));  // of a body's step: its part
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {

@@ -44,8 +44,8 @@ struct MeasuredLink {
   bool operator==(const MeasuredLink&) const = default;
 };
 
-/// The work for which the times were measured. They hold for any number of layers, but for no other
-/// changes.
+/// The work for which the times were measured. They hold for any number of layers; nothing else may
+/// change.
 struct MeasuredWork {
   Dtype dtype = Dtype::f32;
   ParameterBytes parameter_bytes;  ///< used for the sizes of messages; not checked

@@ -1,6 +1,6 @@
 // Collectives as NCCL's tuner would run them: the fastest of its algorithms and protocols for the
 // group and the size, with as many channels as the nodes have adapters.
-// Not: the figures on which it decides (cost/nccl_table.hpp).
+// Not: the figures that decide (cost/nccl_table.hpp).
 #pragma once
 
 #include <algorithm>

@@ -64,7 +64,7 @@ struct NcclCost {
 ///
 /// | protocol | base us | a step on NVLink | PCI | network | bandwidth of the bus |
 /// |---|---|---|---|---|---|
-/// | LL | 6.6 | 0.6 (1.0 with several nodes) | 1.0 | 2.7 | min(LL's most, busBw / 2) |
+/// | LL | 6.6 | 0.6 (1.0 with several nodes) | 1.0 | 2.7 | min(LL's maximum, busBw / 2) |
 /// | LL128 | 14 | 1.9 | 2.5 | 4.0 | 0.92 busBw; NVLink only |
 /// | Simple | 8.4 | 3.4 | 5.7 | 14 | busBw |
 ///
@@ -104,7 +104,7 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
 
 namespace detail {
 
-/// Levels of a binary tree of so many nodes above its leaves: log2, rounded down.
+/// Levels of a binary tree of that many nodes above its leaves: log2, rounded down.
 constexpr int tree_levels(int nodes) { return std::bit_width(static_cast<unsigned>(nodes)) - 1; }
 
 }  // namespace detail

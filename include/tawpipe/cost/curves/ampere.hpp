@@ -1,5 +1,5 @@
 // A100 and A800, measured.
-// Not: A100 with PCI Express, whose clock a limit of 300 W lowers further.
+// Not: A100 with PCI Express, whose limit of 300 W lowers the clock further.
 #pragma once
 
 #include "tawpipe/cost/device_curves.hpp"

@@ -14,9 +14,9 @@ namespace tawpipe::inline v0::curves {
 /// Attention of heads of 128 at 4,096 tokens with 8, 16, 32, 64 and 128 heads 0.155, 0.289, 0.365,
 /// 0.436 and 0.49 forward (causal at half), 0.329, 0.378, 0.398, 0.365 and 0.416 backward. 8 and 4
 /// bits: no public table of shapes; 8 bits are fitted to a row (sim/papers/truth_fit.hpp), and 4
-/// bits to another. Other heads than of 128 are not in it: half at 64 is assumed, which with 0.81
-/// is its 0.54. Memory: the same file, 0.666 of 8 TB/s. Collectives: its networks, measured on 8
-/// GPUs: all-gather and reduce-scatter 0.674 and 0.673 of 900 GB/s, 0.84 of the 720 of NCCL's
+/// bits to another. Heads of sizes other than 128 are not in it: half at 64 is assumed, which with
+/// 0.81 is its 0.54. Memory: the same file, 0.666 of 8 TB/s. Collectives: its networks, measured on
+/// 8 GPUs: all-gather and reduce-scatter 0.674 and 0.673 of 900 GB/s, 0.84 of the 720 of NCCL's
 /// table, after 23.1 + 7 * 9.2 and 25.6 + 7 * 8.0 us, 2.7 and 2.5 times NCCL's 32.2. Gaps and the
 /// host's times are assumed as on H100.
 inline constexpr DeviceCurves blackwell{
