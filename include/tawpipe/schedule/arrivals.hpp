@@ -15,8 +15,8 @@ namespace tawpipe::inline v0 {
 
 /// The ends of communications, numbered by task and then as for_each_end() visits them. A rank
 /// arrives at its end of a task when the task before it in the end's lane has ended, and all
-/// dependencies in which the rank takes part. What waits for a task of other ranks only does so
-/// where its end is signalled: at Task::rank.
+/// dependencies in which the rank takes part. A task of other ranks is waited for only where its
+/// end is signalled: at Task::rank.
 class Arrivals {
  public:
   /// @param wanted  called with each communication: whether its ends are numbered
@@ -79,7 +79,7 @@ class Arrivals {
     std::sort(places.begin(), places.end());
   }
 
-  /// Which end of `task` is that of `rank`.
+  /// The place of `rank` among the ends of `task`.
   std::size_t place_of(const Task& task, Rank rank) const {
     if (!is_collective(task.op)) return rank == task.rank ? 0 : rank == task.peer ? 1 : absent;
     const std::vector<Place>& places = places_[index(task.group)];

@@ -13,7 +13,7 @@ namespace tawpipe::inline v0 {
 /// Buckets of the size that Megatron-LM takes if none is given.
 inline constexpr std::int64_t automatic_bucket = -1;
 
-/// Parameters of a rank in a bucket: as given, or Megatron-LM's default for so many replicas.
+/// Parameters of a rank in a bucket: as given, or Megatron-LM's default for that many replicas.
 /// Source: Megatron-LM, core/distributed/distributed_data_parallel.py: bucket_size.
 constexpr std::int64_t bucket_size(std::int64_t given, int replicas) {
   return given == automatic_bucket ? std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * replicas) : given;
@@ -26,11 +26,11 @@ struct LayerBucket {
   std::int64_t edge_parameters = 0;  ///< of these, those of the model's edges
 };
 
-/// A stage's parameters in buckets, in the order in which a backward completes them: the last layers
-/// first, with what follows them; the first edge in the last bucket, by itself where the layers before
-/// it fill theirs. A bucket is full when it has `least` parameters, and ends with a layer: a larger
-/// layer is one bucket, where Megatron-LM goes on in the middle of one.
-/// @return fewer than two: nothing to be cut
+/// A stage's parameters in buckets, in the order in which a backward completes them: the last
+/// layers first, with what follows them; the first edge in the last bucket, by itself where the
+/// layers before it fill theirs. A bucket is full when it has `least` parameters, and ends with a
+/// layer: a larger layer is one bucket, where Megatron-LM goes on in the middle of one.
+/// @return fewer than two: nothing to cut
 inline std::vector<LayerBucket> buckets_of(const ParameterBlocks& blocks, const StageWork& stage, std::int64_t least) {
   std::vector<LayerBucket> buckets;
   const std::int64_t layer = blocks.layers(0, 1).count();

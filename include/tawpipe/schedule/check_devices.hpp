@@ -1,5 +1,5 @@
-// Whether a cluster has a device for each rank of a schedule: asked by all that look at a schedule
-// on a cluster.
+// Whether a cluster has a device for each rank of a schedule: for everything that takes a schedule
+// and a cluster.
 // Not: whether they have the memory (verify/check_memory.hpp).
 #pragma once
 

@@ -37,18 +37,18 @@ struct Composition {
   Reshard reshard = Reshard::automatic;
   /// A gradient is summed over the ranks that hold its parameters as soon as the last microbatch
   /// has added to it, overlapping the backwards of earlier stages; otherwise in the order of the
-  /// updates. Sharded gradients are always summed so.
+  /// updates. Sharded gradients are always summed in this way.
   /// Source: Megatron-LM, --overlap-grad-reduce; Li et al. 2020, PyTorch Distributed,
   /// arXiv:2006.15704, section 3.2.3.
   bool overlap_gradients = false;
   /// New weights, of which each rank has updated its part, are gathered before their first use in
   /// the next iteration, overlapping its first forwards. An iteration then begins with the gathers
-  /// of the one before. Sharded weights are always gathered so.
+  /// of the one before. Sharded weights are always gathered in this way.
   /// Source: Megatron-LM, --overlap-param-gather.
   bool overlap_gathers = false;
-  /// Parameters of a rank that early sums and gathers of the first stage carry at least: each begins
-  /// as soon as the last microbatch has the gradient of its layers, and the first microbatch waits for
-  /// the weights of its next layers only. 0: the whole stage's, as elsewhere.
+  /// The least number of a rank's parameters in an early sum or gather of the first stage: each sum
+  /// begins as soon as the last microbatch has the gradient of its layers, and the first microbatch
+  /// waits only for the weights of its next layers. 0: the whole stage's, as in other stages.
   std::int64_t bucket = automatic_bucket;
 };
 
@@ -167,7 +167,7 @@ class Composer {
   }
   static std::int64_t part(std::int64_t whole, int parts) { return (whole + parts - 1) / parts; }
 
-  /// One rank's part of bytes of tokens that are `whole` of a stage, of which the rank has `own`.
+  /// One rank's part of `bytes` of tokens, where the whole stage has `whole` and the rank `own`.
   Bytes token_part(Bytes bytes, Bytes whole, Bytes own) const {
     if (with_.stages.empty() || whole <= Bytes{}) return Bytes{part(bytes.value(), mesh_.shared())};
     if (bytes == whole) return own;

@@ -68,7 +68,7 @@ class Content {
   ContentKind kind_ : 6;
   std::int32_t item_ = -1;  ///< the set of parameters, or the microbatch
 };
-/// Stages beyond this a Content cannot name.
+/// A Content cannot name stages from this number on.
 inline constexpr std::int32_t max_stages = std::int32_t{1} << 25;
 
 }  // namespace tawpipe

@@ -116,7 +116,8 @@ inline std::vector<ParameterRange> slice(std::span<const ParameterRange> ranges,
   return own;
 }
 
-/// One of that many equal parts of a set of parameters, in order; their sizes differ by one at most.
+/// One of that many equal parts of a set of parameters, in order; their sizes differ by one at
+/// most.
 inline std::vector<ParameterRange> equal_part(std::span<const ParameterRange> ranges, int part, int parts) {
   const std::int64_t count = parameters_in(ranges);
   const auto end_of = [&](std::int64_t p) { return count / parts * p + count % parts * p / parts; };

@@ -42,7 +42,7 @@ struct BodyTotals {
   }
 };
 
-/// What a step of a stage's body weighs.
+/// The work of one step of a stage's body.
 inline StageWork work_of_step(StageWork work, const BodyStep& step, const BodyTotals& body, const Passes& passes) {
   const bool weight = !passes.forward && !passes.backward_input;
   work.forward = step.flops;
@@ -74,11 +74,11 @@ inline Op op_of(BodyStep::Kind kind) {
   return Op::forward;
 }
 
-/// Whether a step is an all_to_all in which not each member sends to each.
+/// Whether a step is an all_to_all in which not every member sends to every other.
 inline bool has_pairs(const BodyStep& step) { return step.kind == BodyStep::Kind::ring || step.inner > 0; }
 
-/// Its sizes [from * members + to]: in a ring each member sends to one other only, otherwise to those
-/// of its neighbours. @pre has_pairs(step)
+/// Its sizes [from * members + to]: in a ring each member sends to only one other, otherwise to its
+/// neighbours. @pre has_pairs(step)
 inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
   std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
   const auto size = [&](int from, int to) -> Bytes& { return sizes[static_cast<std::size_t>(from * members + to)]; };
@@ -126,11 +126,11 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Writes a schedule anew. The copies of a shared computation are consecutive in a composed
+/// Rewrites a schedule. The copies of a shared computation are consecutive in a composed
 /// schedule; their steps are written together, in the order of the body. The first and the last
 /// step of a copy use what the computation uses, so that buffers live as long, and what waits for
-/// the computation waits for its last step, except buckets. These use nothing: what they would wait
-/// for they are given.
+/// the computation waits for its last step, except buckets. Buckets use nothing: they are given
+/// what they wait for.
 class BodyExpander {
  public:
   explicit BodyExpander(const Schedule& schedule)
@@ -188,7 +188,7 @@ class BodyExpander {
     return end;
   }
 
-  /// What the copy waited for; of buckets with weights only those without a step of their own.
+  /// What the copy waited for; of the buckets with weights, only those without a step of their own.
   const std::vector<TaskId>& waits(std::size_t task, const StageBody* body = nullptr) {
     after_.clear();
     const bool sums = !buckets_.empty() && is_sum(from_.tasks()[task].op);

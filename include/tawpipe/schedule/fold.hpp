@@ -57,7 +57,7 @@ struct FoldedSchedule {
   std::span<const Task> images(std::size_t kind) const {
     return census.tasks().subspan(begin[kind], begin[kind + 1] - begin[kind]);
   }
-  /// How many tasks of the whole one task stands for.
+  /// The number of tasks of the whole schedule that one task stands for.
   std::size_t multiplicity(const Task& task) const {
     return is_compute(task.op) ? static_cast<std::size_t>(factor) : images(kind(task)).size();
   }

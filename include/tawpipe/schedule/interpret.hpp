@@ -35,7 +35,7 @@ struct ParameterMessage {
   const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
   /// Whether each end has its own part.
   bool by_member() const { return has_own_parts(op); }
-  /// Whether an end gives its numbers of a part. In a sum all ends that read do; the others add
+  /// Whether an end gives its values of a part. In a sum all ends that read do; the others add
   /// zeros.
   bool gives(std::size_t part, std::size_t end) const {
     return has(role_of(end).gives, part, end) && (!is_sum(op) || !ends[end].given.empty());
@@ -86,8 +86,8 @@ class MessageReader {
 /// The parameters for which each buffer has room: those that it names; for a slot, those that tasks
 /// put there.
 ///
-/// A slot is laid out for all that it holds until it is written anew: a shard of a stage lies where
-/// a gather, which brings the others, puts it.
+/// A slot is laid out for all that it holds until it is written again: a shard of a stage lies
+/// where a gather, which brings the others, puts it.
 class Rooms {
  public:
   /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses +

@@ -43,7 +43,7 @@ inline std::string mesh_order_text(const std::vector<MeshAxis>& order) {
 
 /// Axes from letters (tcsd, or p for s) or from names, nearest first: "tp-cp-dp-pp",
 /// "tensor,context,pipeline,data".
-/// @throws InputError  for another letter or name.
+/// @throws InputError  for any other letter or name.
 inline std::vector<MeshAxis> parse_mesh_order(std::string_view text) {
   const auto fail = [&]() -> MeshAxis {
     throw InputError(concat("layout ", quote(text),
@@ -111,13 +111,13 @@ struct Mesh {
   int shared() const { return tensor * context * expert; }
   /// The ranks that do the work of one rank of the schedule.
   int copies() const { return shared() * data; }
-  /// Whether it has the schedule's own ranks only.
+  /// Whether it has only the schedule's own ranks.
   bool is_plain() const { return copies() == 1; }
   bool operator==(const Mesh&) const = default;
 
   /// The mesh on that many ranks: `pipeline` is what the others leave.
-  /// @throws InputError  if the ranks cannot be cut so, experts are shared out, or the order lacks an
-  /// axis or has one twice.
+  /// @throws InputError  if the ranks cannot be divided that way, experts are shared out, or the
+  /// order lacks an axis or has one twice.
   Mesh over(int ranks) const {
     if (tensor < 1 || context < 1 || data < 1) throw InputError("tensor, context and data parallelism must be 1 or more");
     if (expert != 1) throw InputError(concat("experts cannot be shared out yet: expert parallelism must be 1, not ", expert));

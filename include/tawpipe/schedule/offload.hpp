@@ -32,8 +32,8 @@ inline std::string name(const Offload& offload) {
   return concat(text, offload.activations && offload.optimizer ? "+" : "", offload.optimizer ? "optimizer" : "");
 }
 
-/// The states of a rank are copied and updated in this many pieces, of which a device holds four at
-/// most: one updated, one on its way in and, for `ahead` of 1, two on their way out.
+/// The states of a rank are copied and updated in this many pieces, of which a device holds at most
+/// four: one being updated, one on its way in and, for `ahead` of 1, two on their way out.
 inline constexpr int state_pieces = 64;
 
 /// Parses what name() gives, in any order. @throws InputError  naming the valid values.
@@ -48,7 +48,7 @@ TAWPIPE_INLINE Offload parse_offload(std::string_view text);
 /// Optimizer states are kept in host memory, and an update becomes one of each of their pieces, on
 /// the device for that update only: the next piece comes while one is updated and the last one
 /// leaves. A computation with something to send out waits until all but `ahead` of the rank's
-/// earlier ones have left, so that the device holds no more than that of them.
+/// earlier ones have left, so that the device holds no more than that many of them.
 /// @throws InputError  for `ahead` below 1, or if every stage has more than `layers`.
 /// Complexity: O(tasks + uses).
 /// Source: NVIDIA/Megatron-LM, megatron/core/optimizer/cpu_offloading,
@@ -95,7 +95,7 @@ TAWPIPE_INLINE Offload parse_offload(std::string_view text) {
 
 namespace detail {
 
-/// Writes a schedule anew, with copies to and from the host.
+/// Rewrites a schedule with copies to and from the host.
 class Offloader {
  public:
   Offloader(const Schedule& schedule, const Offload& offload)
@@ -154,7 +154,7 @@ class Offloader {
   struct Step {
     std::size_t place = 0;                   ///< among its rank's
     bool first = true;                       ///< of its task
-    bool fetched = false;                    ///< what it needs is, after an earlier step
+    bool fetched = false;                    ///< its inputs are fetched after an earlier step
     std::vector<std::size_t> triggers = {};  ///< the steps whose inputs are fetched after it
     std::vector<std::size_t> makes = {};     ///< values
     std::vector<std::size_t> needs = {};     ///< values
@@ -190,8 +190,8 @@ class Offloader {
     const std::vector<StageId>& within = ranks_[index(saved.rank)].stages;
     return std::find(within.begin(), within.end(), saved.stage()) != within.end();
   }
-  /// The stages of which each rank saves something, from its first layer on, as far as they lie
-  /// within the layers asked for.
+  /// The stages for which each rank saves something, from its first layer on, as far as they lie
+  /// within the layers requested.
   void find_stages() {
     if (offload_.layers == 0) return;
     for (const Buffer& buffer : from_.buffers()) {
@@ -363,7 +363,7 @@ class Offloader {
   LaneId from_host_{};
   std::vector<OfRank> ranks_;
   std::vector<int> pieces_;              ///< [task] into which an update's states are cut; 0: no update
-  std::vector<std::size_t> first_step_;  ///< [task], and behind the last task the number of steps
+  std::vector<std::size_t> first_step_;  ///< [task], and after the last task the number of steps
   std::vector<Step> steps_;
   std::vector<Value> values_;  ///< that are offloaded
   std::vector<BufferId> now_;  ///< [old buffer] its current replacement in the new schedule

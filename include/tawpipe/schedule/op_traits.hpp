@@ -377,7 +377,7 @@ constexpr bool is_rooted(Op op) { return detail::is_in(detail::rooted_ops, op); 
 constexpr bool is_all_pairs(Op op) { return detail::is_in(detail::all_pairs_ops, op); }
 /// Each member gives a part of its own, and takes the parts of all.
 constexpr bool gathers(Op op) { return detail::is_in(detail::gather_ops, op); }
-/// Each member takes a part of its own of what all give.
+/// Each member takes its own part of what all give.
 constexpr bool scatters(Op op) { return detail::is_in(detail::scatter_ops, op); }
 /// Each member has a part of its own: its message names the parameters of each.
 constexpr bool has_own_parts(Op op) { return detail::is_in(detail::gather_ops | detail::scatter_ops, op); }

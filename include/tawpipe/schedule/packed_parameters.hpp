@@ -27,7 +27,7 @@ class PackedParameters {
   std::int64_t count() const { return count_; }
   bool empty() const { return count_ == 0; }
 
-  /// Where `range` begins, if it lies here as a whole and contiguous; -1 otherwise.
+  /// Where `range` begins, if it lies here whole and contiguous; -1 otherwise.
   std::int64_t find(ParameterRange range) const {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
       if (ranges_[i].begin <= range.begin && range.begin < ranges_[i].end) {

@@ -42,10 +42,11 @@ class Rows {
   std::vector<T> items_;
 };
 
-/// A message of some of a stage's layers that need not wait for all of a computation, or it for the
-/// message (schedule/buckets.hpp). Where computations are simulated step by step, a sum of gradients
-/// starts when the backward it depends on has that of `layer`, its first, and a forward that depends
-/// on a gather of weights waits for it before `layer`. Otherwise they are messages like others.
+/// A message of some of a stage's layers: it waits for only a part of a computation, or only a part
+/// of a computation waits for it (schedule/buckets.hpp). Where computations are simulated step by
+/// step, a sum of gradients starts when the backward it depends on has the gradient of `layer`, its
+/// first, and a forward that depends on a gather of weights waits for it before `layer`. Otherwise
+/// it is a message like any other.
 struct Bucket {
   TaskId message = none<TaskId>;
   std::int32_t layer = 0;  ///< of its stage's layers

@@ -33,7 +33,7 @@ class ScheduleBuilder {
   ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes = {"compute"});
 
   /// Starts with all that the tasks of `schedule` name except buffers, under the same ids: to
-  /// rewrite it. Its messages are no buckets unless marked again.
+  /// rewrite it. Its messages are not buckets unless marked again.
   explicit ScheduleBuilder(const Schedule& schedule);
 
   /// How much a schedule will hold, as far as it is known.
@@ -42,7 +42,7 @@ class ScheduleBuilder {
     std::size_t uses = 0;
     std::size_t buffers = 0;
   };
-  /// Makes room for so much: if there will be just as much, nothing is copied as it grows. @pre there
+  /// Makes room for that much: if exactly that much is added, nothing is copied. @pre there
   /// are no tasks or buffers yet
   void reserve(const Sizes& sizes) {
     tasks_.reserve(sizes.tasks);

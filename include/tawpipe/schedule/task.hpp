@@ -16,8 +16,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The size of a message, and how many equal messages follow one another, as those of the layers of
-/// a stage do: 52 and 12 bits, as schedules hold millions. A size beyond 2 PiB, which no schedule
+/// The size of a message, and how many equal messages follow one another, like those of a stage's
+/// layers: 52 and 12 bits, since schedules hold millions. A size beyond 2 PiB, which no schedule
 /// may have, counts as that.
 class Messages {
  public:
@@ -34,7 +34,7 @@ class Messages {
   /// The size of all of them together.
   constexpr Bytes total() const { return Bytes{value() * repeat()}; }
 
-  /// The same number of messages of another size.
+  /// The same number of messages of a different size.
   friend constexpr Messages operator*(Messages a, std::int64_t factor) { return {Bytes{a} * factor, a.repeat()}; }
   friend constexpr Messages operator/(Messages a, std::int64_t divisor) { return {Bytes{a} / divisor, a.repeat()}; }
 
@@ -54,8 +54,8 @@ class Messages {
   std::int64_t bits_;
 };
 
-/// One task. A transfer is one task with two ends and a collective one task with its members, so
-/// that a send without its receive cannot be written.
+/// One task. A transfer is one task with two ends and a collective one task with its members, so a
+/// send without its receive cannot be written.
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
@@ -67,14 +67,18 @@ struct Task {
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where not applicable
   std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 if it has none
-  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; backward: those of a slot that it fills
-                                  ///< (Schedule::split); none: all of the stage's. all_to_all: the size of each pair
-                                  ///< (Schedule::pair_sizes); none: even blocks. In an expanded schedule, of a computation:
-                                  ///< which step of its stage's body (Schedule::work)
-  Messages bytes{};  ///< pass, broadcast, reduce, host copy: the message; exchange: each way; all_to_all: the most that a
-                     ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
-                     ///< model states it touches; other computations: what they read and write to
-                     ///< copy states (detail::count_gathered_copies)
+  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; backward: those
+                                  ///< of a slot that it fills (Schedule::split); none: all of the
+                                  ///< stage's. all_to_all: the size of each pair
+                                  ///< (Schedule::pair_sizes); none: even blocks. In an expanded
+                                  ///< schedule, of a computation: which step of its stage's body
+                                  ///< (Schedule::work)
+  Messages bytes{};               ///< pass, broadcast, reduce, host copy: the message; exchange:
+                                  ///< each way; all_to_all: the largest total that a member has for
+                                  ///< all members; other collectives: the whole (gathered) buffer;
+                                  ///< update: the model states it touches; other computations: what
+                                  ///< they read and write to copy states
+                                  ///< (detail::count_gathered_copies)
 
   /// The number of the peer or of the group, whichever the op has; -1 if it has neither.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
@@ -97,7 +101,8 @@ struct Use {
   BufferId buffer : 29;
   Access access : 3;
 };
-/// The limit on buffers that a Use can name; composed TawPipe of 700 million tasks has fewer.
+/// The limit on buffers that a Use can name; a composed TawPipe schedule of 700 million tasks has
+/// fewer.
 inline constexpr std::size_t max_buffers = std::size_t{1} << 28;
 
 /// The kinds of buffers by which memory is reported.

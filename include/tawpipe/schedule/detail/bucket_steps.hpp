@@ -1,5 +1,5 @@
-// Where the computations of a schedule meet its buckets: the steps for which these wait and that wait
-// for them, and single computations cut there.
+// Where the computations of a schedule meet its buckets: the steps that buckets wait for, those
+// that wait for buckets, and single computations cut at these.
 // Not: the steps of shared stages (model/shared_stage.hpp).
 #pragma once
 
@@ -30,7 +30,7 @@ inline Flops pass_flops(const StageWork& work, const Passes& passes) {
 /// @param head  operations of the pass in what follows the layers
 /// @param layers  in any order; each is marked on the step that begins with it, or ends with its
 /// gradient
-/// @param begins  a forward, otherwise a backward
+/// @param begins  true: a forward; false: a backward
 inline StageBody cut_at_layers(const StageWork& stage, const Passes& passes, Flops head, std::vector<std::int32_t> layers,
                                bool begins) {
   std::sort(layers.begin(), layers.end());
@@ -57,11 +57,12 @@ inline StageBody cut_at_layers(const StageWork& stage, const Passes& passes, Flo
   return body;
 }
 
-/// The computations of a schedule for which buckets wait, or that wait for buckets, layer by layer.
+/// The computations of a schedule that buckets wait for, or that wait for buckets, layer by layer.
 class BucketCuts {
  public:
-  /// Those for which buckets wait, and the first of each rank that waits for them.
-  /// Complexity: O(tasks + dependencies) where weights are gathered in buckets, otherwise O(buckets).
+  /// Those that buckets wait for, and the first of each rank that waits for buckets.
+  /// Complexity: O(tasks + dependencies) where weights are gathered in buckets, otherwise
+  /// O(buckets).
   explicit BucketCuts(const Schedule& schedule) : from_{schedule} {
     std::size_t gathers = 0;  // past the last gather
     for (const Bucket& bucket : from_.parts().buckets) {
@@ -93,7 +94,7 @@ class BucketCuts {
     return at == gathered_.end() ? std::span<const Bucket>{} : at->second;
   }
 
-  /// A single computation cut where buckets wait for it, or it for them; none if it is not.
+  /// A single computation cut where buckets wait for it, or it for them; none if it is not cut.
   StageBody body_of(TaskId id) const {
     if (empty()) return {};
     std::vector<std::int32_t> layers;
@@ -128,7 +129,7 @@ class BucketCuts {
   }
 
  private:
-  /// A layer of a computation for which buckets wait.
+  /// A layer of a computation that buckets wait for.
   struct Awaited {
     std::int32_t layer = -1;
     TaskId step = none<TaskId>;

@@ -1,5 +1,5 @@
-// What computations copy of weights that were gathered for them and of gradients that they leave to
-// be scattered, as PyTorch's FSDP2 does.
+// What computations copy, as in PyTorch's FSDP2: weights gathered for them, and gradients that they
+// leave to be scattered.
 // Not: the messages (schedules/detail/sharded_builder.hpp, schedule/detail/state_messages.hpp).
 #pragma once
 
@@ -11,11 +11,12 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Sets the bytes of computations, but updates, to what they read and write in copies, on the stream that
-/// computes. The first that reads gathered weights copies them into each parameter (2 weights a
-/// parameter: split_with_sizes_copy). A gradient is made in the weights' format, and copied into
-/// what is scattered in the gradients' (chunk_cat); where several add to it, it is first cast, then
-/// added to, and copied after the last. Copies of shards, whose stream is another, are left out.
+/// Sets the bytes of computations other than updates to what their copies read and write on the
+/// stream that computes. The first that reads gathered weights copies them into each parameter (2
+/// weights a parameter: split_with_sizes_copy). A gradient is made in the weights' format, and
+/// copied in the gradients' format into what is scattered (chunk_cat); where several add to it, it
+/// is first cast, then added to, and copied after the last. Copies of shards run on another stream
+/// and are left out.
 /// Source: PyTorch, torch/distributed/fsdp/_fully_shard: _fsdp_collectives.py
 /// (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed,
 /// accumulate_unsharded_grad_if_needed).

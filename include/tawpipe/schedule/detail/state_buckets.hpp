@@ -20,10 +20,10 @@ namespace tawpipe::inline v0::detail {
 /// When a composition's model states travel.
 struct StateTravel {
   StateSharding sharding = StateSharding::none;
-  bool each_microbatch = false;  ///< whole weights and gradients are kept for a computation only, not for the iteration
+  bool each_microbatch = false;  ///< whole weights and gradients are kept only for a computation, not for the iteration
   bool early_sums = false;       ///< as soon as a gradient is whole
   bool early_gathers = false;    ///< of new weights: before the next iteration's first use
-  std::int64_t bucket = 0;       ///< parameters of all tensor-parallel ranks that early messages carry at least; 0: a stage's all
+  std::int64_t bucket = 0;       ///< least parameters, of all tensor-parallel ranks, in an early message; 0: all of a stage's
 };
 
 /// The messages that come early with that.
@@ -34,12 +34,12 @@ inline EarlyMessages early_messages(const Schedule& logical, int holders, const 
                              travel.early_gathers || (once && travel.sharding == StateSharding::parameters));
 }
 
-/// Those of the first stage: other stages end their last backward, and begin their first forward, while
-/// it still computes or already does, so their messages are hidden as they are.
-/// Source: Megatron-LM, core/distributed/distributed_data_parallel.py: bucket_size is None where pp_rank
-/// > 0, and for chunks after the first. States that are updated in pieces have none, as its gradients
-/// are summed before the first piece, nor have sharded parameters: PyTorch sums after the last
-/// backward of a pipeline's stage (distributed/pipelining/stage.py).
+/// Those of the first stage: when other stages end their last backward or begin their first
+/// forward, the first stage is computing, so their messages are hidden without buckets.
+/// Source: Megatron-LM, core/distributed/distributed_data_parallel.py: bucket_size is None where
+/// pp_rank > 0, and for chunks after the first. States that are updated in pieces have none, as
+/// their gradient is summed before the first piece. Sharded parameters have none either: PyTorch
+/// sums after the last backward of a pipeline's stage (distributed/pipelining/stage.py).
 class StateBuckets {
  public:
   StateBuckets() = default;

@@ -22,7 +22,7 @@ namespace tawpipe::inline v0::detail {
 ///
 /// Gathered weights and gradients that are not yet summed are buffers of their own. Where each
 /// computation has its own, a gather waits for the computation before the last, and a backward for
-/// the sum of the gradient before the last: two of each at most.
+/// the sum of the gradient before the last, so there are at most two of each.
 class StateMessages {
  public:
   /// @param pieces  [logical set] the builder's sets, filled before the first message
@@ -166,7 +166,7 @@ class StateMessages {
     return first;
   }
 
-  // ---- once an iteration ---------------------------------------------------------------------------------------------------
+  // ---- once an iteration ------------------------------------------------------------------------
 
   /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a
   /// copy in two stages of a rank. Each copy is updated by both gradients.
@@ -208,7 +208,7 @@ class StateMessages {
   }
   void add_sum(TaskId update, BufferId gradient, const LayerBucket* bucket, TaskId done) {
     const bool early = bucket != nullptr && bucket != &buckets_of(gradient).back();
-    std::vector<PiecesId> updated;  // its own, or, of a series, all that it updates
+    std::vector<PiecesId> updated;  // its own; for a series, all that it updates
     Bytes touched;
     for (const TaskId one : shards_.series(update)) {
       touched += logical_.task(one).bytes;
@@ -259,7 +259,8 @@ class StateMessages {
     return builder_.pieces(all);
   }
 
-  /// A whole gradient of each copy, summed into the parts that they keep, after the computation `done`.
+  /// A whole gradient of each copy, summed into the parts that they keep, after the computation
+  /// `done`.
   /// @return the sums, one for each bucket and tensor-parallel rank
   std::vector<Sum> add_cut_sum(TaskId task, BufferId gradient, TaskId done) {
     std::vector<Sum> sums;
@@ -330,7 +331,7 @@ class StateMessages {
                                if (late) builder_.bucket(bucket->layer);
                              });
   }
-  /// The same in buckets, the first layers first. @param reader  that needs them
+  /// The same in buckets, the first layers first. @param reader  the task that needs them
   void add_gathers(TaskId update, BufferId weights, TaskId reader) {
     const std::vector<LayerBucket>& buckets = buckets_of(weights);
     gathers_.clear();
@@ -343,7 +344,7 @@ class StateMessages {
     }
   }
 
-  // ---- each computation ----------------------------------------------------------------------------------------------------
+  // ---- each computation -------------------------------------------------------------------------
 
   /// Gathers what a computation reads, unless the rank's last one has just read it for the same
   /// microbatch.
@@ -363,7 +364,7 @@ class StateMessages {
     }
     if (adds_gradient(task)) rank.sums = {std::move(rank.sums[1]), {}};
   }
-  /// Sums what a backward has left.
+  /// Sums the gradients that a backward has left.
   void hand_on(TaskId task) {
     Recent& rank = ranks_[index(logical_.task(task).rank)];
     for (const Use& use : logical_.uses(task)) {

@@ -21,7 +21,7 @@ class StateSizes {
     const ParameterBytes& sizes = workload_.parameter_bytes();
     return sizes.weight + sizes.gradient + sizes.optimizer;
   }
-  /// Of so many logical parameters.
+  /// Of that many logical parameters.
   Bytes of_all(std::int64_t parameters) const { return Bytes{up(parameters * each())}; }
   Bytes of(std::int64_t parameters, ContentKind kind) const {
     const ParameterBytes& sizes = workload_.parameter_bytes();

@@ -20,9 +20,9 @@ inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_a
 
 /// The updates that are sharded: those of one optimizer's states, with a gradient and weights of
 /// the same parameters. Several that update the same weights, each with a piece of the states
-/// (schedule/offload.hpp), count as one: a *series*. A schedule that shards its updates itself keeps
-/// them as they are, and so does a rank with a tied matrix in two stages: each copy is updated by
-/// both gradients, of which it then must have the same part.
+/// (schedule/offload.hpp), count as one: a *series*. A schedule that shards its updates itself
+/// keeps them as they are, and so does a rank with a tied matrix in two stages: each copy is
+/// updated by both gradients, of which it then must have the same part.
 class UpdateShards {
  public:
   /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that
@@ -100,7 +100,7 @@ class UpdateShards {
     return piece != pieces_.end() ? piece->second.of : logical_.buffer(found).content.parameters();
   }
 
-  /// [holder] a logical set cut into equal parts, in order; of each of its buckets one.
+  /// [holder] a logical set cut into equal parts, in order; with buckets, each of them is cut.
   const std::vector<PiecesId>& parts(PiecesId logical) {
     const auto [at, added] = parts_.try_emplace(logical);
     if (!added) return at->second;
@@ -118,7 +118,7 @@ class UpdateShards {
     }
     return at->second;
   }
-  /// The same of one of its buckets; null: of all.
+  /// The same for one of its buckets; null: for the whole set.
   std::vector<PiecesId> parts(PiecesId logical, const LayerBucket* bucket) {
     return bucket == nullptr ? parts(logical) : cut_up(bucket->ranges);
   }
@@ -126,8 +126,8 @@ class UpdateShards {
   std::span<const ParameterRange> ranges(PiecesId logical, const LayerBucket* bucket) const {
     return bucket == nullptr ? logical_.pieces(logical) : bucket->ranges;
   }
-  /// What a holder has of a logical buffer that is cut: a part of its set or, of a piece of states,
-  /// that piece of the part of the series' set.
+  /// What a holder has of a logical buffer that is cut: a part of its set or, for a piece of
+  /// states, that piece of the part of the series' set.
   PiecesId part(BufferId logical, std::size_t holder) {
     const auto piece = pieces_.find(logical);
     if (piece == pieces_.end()) return parts(logical_.buffer(logical).content.parameters())[holder];
@@ -135,7 +135,7 @@ class UpdateShards {
     return builder_.pieces(
         equal_part(equal_part(logical_.pieces(one.of), static_cast<int>(holder), holders_), one.number, one.count));
   }
-  /// The most parameters that a holder has of it.
+  /// The largest number of its parameters that a holder has.
   std::int64_t part_size(BufferId logical) const {
     const auto up = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
     const auto piece = pieces_.find(logical);
