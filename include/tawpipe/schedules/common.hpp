@@ -66,8 +66,8 @@ inline Task update(int rank, int stage, Bytes touched) {
 }
 
 /// A copy of both edges on every rank: used by the first and last stage, summed over all ranks at
-/// the end of the iteration and updated everywhere. Weight pipelines store them in this way; nothing
-/// is added where they have no parameters.
+/// the end of the iteration and updated everywhere. Weight pipelines store them in this way;
+/// nothing is added where they have no parameters.
 class ReplicatedEdge {
  public:
   ReplicatedEdge(ScheduleBuilder& builder, int ranks) {

@@ -40,7 +40,7 @@ struct OptionInfo {
 struct WholeRange {
   int low = 0;
   int high = std::numeric_limits<int>::max();
-  std::string_view reason{};  ///< why there is this maximum
+  std::string_view reason{};  ///< the reason for the maximum
 
   /// The end of an error message, after "the value must be".
   std::string expected() const {

@@ -232,9 +232,9 @@ inline std::int64_t max_backward_work(std::int64_t limit, std::int64_t all, cons
 /// * one microbatch's path through all stages and back, and its last backward_weight;
 /// * for each device: its earliest start, its work, and its inevitable waits. Before the first
 ///   backward can reach it, it runs no more forwards than its memory holds; after the last forward
-///   that can still be followed by all that comes after it, no more backwards than of what its
-///   memory holds. It waits for as long as these two times exceed that work. All forwards precede
-///   the one time, and all backwards follow the other;
+///   that can still be followed by all that comes after it, no more backwards than those of the
+///   activations that its memory holds. It waits for as long as these two times exceed that work.
+///   All forwards precede the one time, and all backwards follow the other;
 /// * for each device: the memory of all microbatches, times how long they must hold it, divided by
 ///   the limit.
 /// Complexity: O(stages + devices * microbatches).

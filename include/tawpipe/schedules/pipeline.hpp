@@ -17,8 +17,8 @@ namespace tawpipe::inline v0::schedules {
 /// model with tied parameters, their all-reduce between the first and last stage.
 ///
 /// @throws ScheduleError  if the program is not complete (each microbatch once forward and once
-/// backward through each stage),
-///                        or its order cannot be run: a computation whose input is never produced before it.
+/// backward through each stage), or its order cannot be run: a computation whose input is never
+/// produced before it.
 TAWPIPE_INLINE Schedule pipeline(std::string name, const Workload& workload, PipelineProgram program,
                                  const PipelineOptions& options,
                                  const std::vector<std::pair<std::string, std::string>>& named_options = {});

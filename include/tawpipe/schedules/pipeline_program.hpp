@@ -82,8 +82,7 @@ namespace detail {
 
 /// Which rank each stage's microbatch passes on, [stage * microbatches + microbatch].
 /// @throws ScheduleError  unless each microbatch occurs once forward and once backward, whole or in
-/// two halves, on one rank that
-///                        holds the stage.
+/// two halves, on one rank that holds the stage.
 inline std::vector<int> place_microbatches(const PipelineProgram& program, std::int64_t microbatches) {
   const std::size_t stages = program.rank_of_stage.size();
   struct Seen {

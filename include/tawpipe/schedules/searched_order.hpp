@@ -90,8 +90,8 @@ inline void set_times(OrderStage& stage, const Workload& workload, const StageWo
   }
 }
 
-/// The ordering problem for stages placed so, without limits. Times of a device's share are those
-/// of each of its stages in a unit smaller by the number of its stages.
+/// The ordering problem for stages placed this way, without limits. Times of a device's share are
+/// those of each of its stages in a unit smaller by the number of its stages.
 inline OrderProblem order_problem(const Workload& workload, const std::vector<int>& rank_of_stage, int ranks, const Share& kept,
                                   const ZeroBubbleTimes& times) {
   const std::vector<StageWork> works = workload.split(static_cast<int>(rank_of_stage.size()));

@@ -10,8 +10,8 @@
 namespace tawpipe::inline v0::schedules {
 
 /// One iteration of data parallelism by `plan`. Every rank computes the whole model, unit by unit
-/// (first edge, each layer, last edge); microbatch u * ranks + r runs on rank r in round u, and a last
-/// round may be short.
+/// (first edge, each layer, last edge); microbatch u * ranks + r runs on rank r in round u, and a
+/// last round may be short.
 ///
 /// In each round a unit is gathered from the weights' scope before its forward and again before its
 /// backward, and its gradient summed over the gradients' scope. In the last round each gradient is

@@ -1,4 +1,4 @@
-// How many tasks an iteration may have: larger requests are refused before any is made.
+// How many tasks an iteration may have: larger requests are refused before any task is made.
 // Not: limits on anything else.
 #pragma once
 

@@ -24,7 +24,7 @@ enum class Prefetch {
 };
 constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }
 
-/// Names of on, off, and none.
+/// The names of true, false and none.
 struct OnOffAuto {
   static constexpr std::array<std::string_view, 3> names{"on", "off", "auto"};
   static constexpr std::optional<bool> value(std::size_t i) { return i < 2 ? std::optional{i == 0} : std::nullopt; }

@@ -27,8 +27,8 @@ struct WeipipeOptions {
 /// circulate on the ring.
 ///
 /// Chunk c lives on rank -c mod P, where it enters the forward flow of every round. With
-/// `order=paper` each half of a turn (backward, forward) starts once the ring neighbour's half
-/// before has ended (makespan (AP + P - 1)(F + B) without communication cost); `order=eager` lets
+/// `order=paper` each half of a turn (backward, forward) starts once the ring neighbour's previous
+/// half has ended (makespan (AP + P - 1)(F + B) without communication cost); `order=eager` lets
 /// each start as soon as its chunks are there. The published code sends the backward weights in the
 /// wrong direction and mixes the gradients of several chunks; here they travel rank r -> r+1 like
 /// the gradients, and every sum is complete. Microbatch u * P + r runs on rank r in round u; a last
@@ -39,7 +39,7 @@ TAWPIPE_INLINE Schedule weipipe(const Workload& workload, int ranks, const Weipi
 /// flows and all backwards in the next, so that in every turn it uses one of the two chunks that it
 /// receives and passes the other on.
 ///
-/// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as
+/// With `order=paper` a turn starts once the ring neighbour's previous turn has ended: a turn is as
 /// long as the longest computation in it, and without communication cost the makespan is (P + A -
 /// 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of
 /// weipipe() carry about twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its messages,

@@ -65,7 +65,7 @@ struct WeipipeLinesOptions {
 /// On a closed ring a chunk comes back to the first rank only after P turns, which makes the last
 /// rank P - 1 turns later than it. Here a chunk starts from its owner in each round, goes down the
 /// line and ends there, so that a rank need only be one computation later than the one before it.
-/// With `order=paper` it starts each computation once the rank before has ended its own: makespan
+/// With `order=paper` it starts each computation once the previous rank has ended its own: makespan
 /// AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts
 /// of the backward; with whole backwards B + W takes their place under max. `order=eager` waits
 /// only for messages; as no rank waits for another's backward_input, the split then only lets it

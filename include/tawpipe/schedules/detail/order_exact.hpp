@@ -15,8 +15,8 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// Branch and bound, one computation a level. Two prefixes of orders that have run the same
-/// computations have the same left to do and hold the same; a prefix whose devices and messages are
-/// all no later dominates the other.
+/// computations have the same ones left and hold the same memory; a prefix whose devices and
+/// messages are all no later dominates the other.
 class ExactOrder {
  public:
   enum class Verdict { proven, found, gave_up };
@@ -134,8 +134,8 @@ class ExactOrder {
   void expand(const Node& node, std::size_t parent, std::int64_t makespan, std::vector<Node>& next,
               std::map<std::vector<std::uint16_t>, std::vector<std::size_t>>& same) const {
     if (node.superfluous) return;
-    // What only frees memory and fits before another computation of its device can start may as
-    // well be first.
+    // A computation that only frees memory, and fits before any other of its device can start, may
+    // as well run first.
     std::vector<std::int64_t> fits(problem_.limits.size(), INT64_MAX);
     for (std::size_t s = 0; s < stages_; ++s) {
       for (const int kind : {order_input, order_weight}) {
@@ -176,8 +176,8 @@ class ExactOrder {
     next.push_back(std::move(child));
   }
 
-  /// For two prefixes that have run the same computations: whether all devices and all messages not
-  /// yet used of one are not later than the other's.
+  /// For two prefixes that have run the same computations: whether no device and no unused message
+  /// of one is later than the other's.
   bool is_no_later(const Node& one, const Node& other) const {
     for (std::size_t d = 0; d < one.clock.size(); ++d) {
       if (one.clock[d] > other.clock[d]) return false;

@@ -182,7 +182,7 @@ class OrderPlanner {
     Due coming;  // can start later, at a known time
     Due weight;
     std::int64_t soonest = endless;
-    std::int64_t latest = endless;  // what is due later may not start
+    std::int64_t latest = endless;  // a computation due later may not start
     const auto due = [&](std::size_t s, int kind) {
       const std::size_t step = 3 * s + static_cast<std::size_t>(kind);
       return due_[step] + done_[step] * period;

@@ -62,8 +62,8 @@ class PipelineBuilder : PipelineRoutes {
     BufferId received = none<BufferId>;
     TaskId arrived = none<TaskId>;  ///< the transfer
   };
-  /// What is known of a stage's computations for a microbatch. Together, as each look at another
-  /// place is a cache miss.
+  /// What is known of a stage's computations for a microbatch. They are kept together, since each
+  /// look at another place is a cache miss.
   struct alignas(16) Cell {
     Slot forward;                        ///< the output of the forward
     Slot backward;                       ///< the output of the backward
@@ -105,7 +105,7 @@ class PipelineBuilder : PipelineRoutes {
     // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts.
     using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
-    // What can start stays so, at that time, until it is emitted.
+    // An item that can start at some time still can at that time, until it is emitted.
     const auto offer = [&](std::size_t rank) {
       if (places_[rank].offered >= 0) return;
       const std::int64_t start = start_of(rank);
@@ -350,7 +350,7 @@ class PipelineBuilder : PipelineRoutes {
     return !is_forward(action.op) && cells_[at(action.stage, action.microbatch)].kept == none<BufferId>;
   }
 
-  /// Names a waiting rank: one that waits for itself rather than those that wait for it.
+  /// Names a waiting rank: if possible one that waits for itself, not for another waiting rank.
   std::string stuck() const {
     std::size_t rank = items_.size();
     for (std::size_t r = items_.size(); r-- > 0;) {

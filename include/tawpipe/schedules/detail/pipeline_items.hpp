@@ -28,14 +28,14 @@ struct PipelineLanes {
   LaneId receive_next{};
 };
 
-/// A step of one rank: a computation, or without overlap also its end of a transfer. Small, as a
+/// A step of one rank: a computation, or without overlap also its end of a transfer. Small, since a
 /// schedule has millions.
 struct PipelineItem {
   enum class Kind : std::uint8_t {
     compute,
     send,
     receive,
-    exchange,  ///< a send that is one with the receive after it
+    exchange,  ///< a send that is one exchange with the receive after it
   } kind = Kind::compute;
   Op op = Op::forward;
   bool joined = false;

@@ -14,8 +14,8 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// A program's stages and microbatches, the ranks on which they meet, and what each computation has
-/// to do with others.
+/// A program's stages and microbatches, the ranks on which they meet, and how computations depend
+/// on each other.
 class PipelineRoutes {
  public:
   /// @throws ScheduleError  if the program is not complete.
@@ -24,7 +24,7 @@ class PipelineRoutes {
         stages_{static_cast<int>(program_.rank_of_stage.size())},
         microbatches_{static_cast<std::int32_t>(microbatches)},
         ranks_{place_microbatches(program_, microbatches)} {
-    if (program_.second_rank_of_stage.empty()) ranks_ = {};  // the stage says it
+    if (program_.second_rank_of_stage.empty()) ranks_ = {};  // the stage determines it
   }
 
  protected:
@@ -65,7 +65,8 @@ class PipelineRoutes {
 
   Bytes kept_bytes(const StageWork& work) const { return work.saved * program_.kept.numerator / program_.kept.denominator; }
 
-  /// The steps of a rank, whose actions are removed. @param overlap  off: with its ends of transfers
+  /// The steps of a rank, made from its actions, which are removed. @param overlap  off: with its
+  /// ends of transfers
   std::vector<PipelineItem> take_items(int rank, bool overlap) {
     using Kind = PipelineItem::Kind;
     const std::vector<Action> actions = std::exchange(program_.actions[static_cast<std::size_t>(rank)], {});

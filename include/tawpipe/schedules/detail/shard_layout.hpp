@@ -53,10 +53,12 @@ struct Rail {
 ///
 /// Nodes of one size G (D nodes, P ranks): slices of 1/G, shards of 1/P, G rails of D members. Two
 /// ways to treat others:
-///   by_place  every shard is 1/P. The slice of the rank at place l of a node of s holds the shards of all ranks whose place
-///             is l modulo s: 8+8+4 gives slices of 3/20 and 2/20 in the nodes of 8, of 5/20 in the node of 4.
-///   by_slice  every slice is 1/s of its node's size s. The rails are the pieces between all nodes' cuts, each divided evenly
-///             among its members, so that every node holds 1/D of the shards: 8+8+4 gives shards of 1/24 and 1/12.
+///   by_place  every shard is 1/P. The slice of the rank at place l of a node of s holds the shards
+///             of all ranks whose place is l modulo s: 8+8+4 gives slices of 3/20 and 2/20 in the
+///             nodes of 8, of 5/20 in the node of 4.
+///   by_slice  every slice is 1/s of its node's size s. The rails are the pieces between all nodes'
+///             cuts, each divided evenly among its members, so that every node holds 1/D of the
+///             shards: 8+8+4 gives shards of 1/24 and 1/12.
 /// Either way a rank of a smaller node is in several rails. Shards that one ring of all ranks
 /// produces and uses follow the ranks instead: of n parameters in a row, rank r has n*r/P to
 /// n*(r+1)/P.

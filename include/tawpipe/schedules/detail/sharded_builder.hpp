@@ -84,7 +84,7 @@ class ShardedBuilder {
 
   RankBuffers& at(Rank rank) { return rank_[index(rank)]; }
   static std::size_t at_unit(int unit) { return static_cast<std::size_t>(unit); }
-  /// So many parameters of a unit as they are gathered.
+  /// The bytes of that many parameters of a unit, as gathered.
   Bytes gathered(int unit, std::int64_t count) const { return builder_.workload().gathered_bytes(builder_.stage(unit), count); }
   /// The gradient of a unit or part; along a rail, that of the parameters that a message carries.
   Bytes gradient_of(int list) const { return gradient_bytes(builder_.workload(), sets_.count(list)); }
@@ -145,7 +145,7 @@ class ShardedBuilder {
     for (const Rank rank : members) at(rank).reductions[1] = task;
   }
 
-  // ---- weights: gathered before use ---------------------------------------------------------------------------------
+  // ---- weights: gathered before use -------------------------------------------------------------
 
   void gather(int unit, bool forward) {
     if (plan_.weights == Scope::replicated || states_.part_of(unit) < 0 || ranks_ == 1) return;
@@ -214,7 +214,7 @@ class ShardedBuilder {
     return full;
   }
 
-  // ---- computation --------------------------------------------------------------------------------------------------
+  // ---- computation ------------------------------------------------------------------------------
 
   void compute_unit(int unit, bool forward) {
     const StageWork& work = builder_.stage(unit);
@@ -259,7 +259,7 @@ class ShardedBuilder {
     uses_.push_back(writes(gradient));
   }
 
-  // ---- gradients: reduced in each round -----------------------------------------------------------------------------
+  // ---- gradients: reduced in each round ---------------------------------------------------------
 
   /// Sums a unit's gradient over its scope and adds it to the states. A rank without a microbatch
   /// adds zeros and names no buffer, unless it holds a part of its node's sum; a node without one
@@ -314,7 +314,7 @@ class ShardedBuilder {
     if (at(rank).gradient[at_unit(unit)] != none<BufferId>) uses_.push_back(reads(at(rank).gradient[at_unit(unit)]));
   }
 
-  // ---- once an iteration --------------------------------------------------------------------------------------------
+  // ---- once an iteration ------------------------------------------------------------------------
 
   /// Reduces a part's gradient, the sum of all rounds, from its scope to the optimizer's, in place.
   void complete(int unit) {

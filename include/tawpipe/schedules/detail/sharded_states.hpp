@@ -30,7 +30,7 @@ class ShardedStates {
       int part = parameters_in(own) == 0 ? -1 : this->parts();
       if (tied && unit.last_edge && !unit.first_edge) {
         part = part_of(first_edge);
-        own.pop_back();  // the first edge's; its own are left
+        own.pop_back();  // the first edge's; its own remain
       } else if (part > 0 && plan.weights == Scope::all) {
         part = 0;
       }
