@@ -39,7 +39,7 @@ struct DeviceUpdateArgs {
 
 /// LayerCompute on a device with streams of type S. The differences from a host's layer:
 /// - every pointer of ForwardArgs and BackwardArgs (including tokens, targets and loss) is device
-///   memory, aligned to 256 bytes but for parameters and their gradients, which are aligned to
+///   memory, aligned to 256 bytes except for parameters and their gradients, which are aligned to
 ///   their numbers;
 /// - weights and activations are of the model's dtype; gradients of parameters are f32 where
 ///   Workload::parameter_bytes() gives them 4 bytes, otherwise of the model's dtype;
@@ -48,8 +48,8 @@ struct DeviceUpdateArgs {
 ///   Its inputs may be written by work that is still queued before it in the stream, so pointers
 ///   may be kept but their data not inspected;
 /// - scratch memory beyond `workspace` is allocated by the constructor;
-/// - ids are below the model's LayerStack::token_ids. `tokens` always has its size, and valid ids if
-///   the stage has the first edge; `targets` has valid ids if it has the last edge.
+/// - ids are below the model's LayerStack::token_ids. `tokens` always has its size, and valid ids
+///   if the stage has the first edge; `targets` has valid ids if it has the last edge.
 /// One object serves one rank: all its calls name one stream, so calls do not overlap on the device
 /// either.
 template <class L, class S>

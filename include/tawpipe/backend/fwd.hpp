@@ -1,5 +1,5 @@
-// What executors pass to layers, optimizers and sources of data: names for headers that only refer to
-// them.
+// What executors pass to layers, optimizers and sources of data: names for headers that only refer
+// to them.
 // Not: templates, options of single calls and private helpers.
 #pragma once
 

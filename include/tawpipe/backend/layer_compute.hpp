@@ -13,8 +13,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Pointers to a stage's parameters, or to their gradients, each part contiguous and in the order of
-/// model/parameter_blocks.hpp. Null if the stage has none of the kind. The parts of a model may
+/// Pointers to a stage's parameters, or to their gradients, each part contiguous and in the order
+/// of model/parameter_blocks.hpp. Null if the stage has none of the kind. The parts of a model may
 /// contain anything.
 template <class Byte>
 struct StageParameters {

@@ -115,8 +115,8 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
 /// automatic mixed precision runs them: cross entropy in float32 (the autocast list of its
 /// documentation), so for a 16-bit model and each token and vocabulary entry
 ///   forward peak   10 bytes: logits (2), their float32 copy (4), log-softmax (4, kept);
-///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept), the float32 gradients of
-///                  log-softmax (4) and of the logits (4).
+///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept),
+///                  the float32 gradients of log-softmax (4) and of the logits (4).
 /// Without loss_in_float32: 4 and 8 bytes, as nothing is copied.
 /// In addition [microbatch, sequence, hidden]: input and normed input kept, two gradients in the
 /// backward. With Transformer::loss_chunk, as the layers of this library run it: a number for each

@@ -36,8 +36,8 @@ constexpr std::string_view name(Recompute recompute) {
   return "";  // unreachable: every enumerator returns above
 }
 
-/// The parts of a layer of which selective recomputation is, in place of its own choice; none: that.
-/// Source: Megatron-LM, --recompute-modules; `activation` as its moe_act, of a dense layer.
+/// The parts of a layer that selective recomputation runs again; none: its own choice.
+/// Source: Megatron-LM, --recompute-modules; `activation` is its moe_act, for a dense layer.
 struct RecomputeParts {
   bool core_attn = false;   ///< the attention between its products; its result is kept
   bool mlp = false;         ///< all of it: both products and the function between them

@@ -1,6 +1,6 @@
 // A Transformer from the config.json that published models come with, or from any text that names a
 // model.
-// Not: weights or tokenizers. The only header of the room that needs nlohmann/json.
+// Not: weights or tokenizers. The only header of this folder that needs nlohmann/json.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ namespace tawpipe::inline v0 {
 /// num_key_value_heads (default: as many as heads), head_dim (default: hidden_size / heads),
 /// tie_word_embeddings (default: false), torch_dtype or dtype (default: bfloat16). model_type must
 /// be llama, mistral, qwen2 or qwen3 where given. Ignored: biases (a Qwen2 has some) and norms of a
-/// head's query and key (a Qwen3), less than 0.01 % of their parameters, a sliding window (attention
-/// counts as full), quantization.
+/// head's query and key (a Qwen3), less than 0.01 % of their parameters, a sliding window
+/// (attention counts as full), quantization.
 /// @param source  the text's name in messages, e.g. its path
 /// @param name    the model's name
 /// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a

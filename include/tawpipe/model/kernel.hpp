@@ -77,8 +77,8 @@ struct Kernel {
   std::int64_t batch = 1;
   double bytes = 0;
 
-  /// One rank's part of it. Traffic is divided by context; and by tensor where by_tensor is n, where
-  /// it is m (ranks divide the tokens) only with sequence parallelism.
+  /// One rank's part of it. Traffic is divided by context, and by tensor where by_tensor is n or,
+  /// with sequence parallelism, m (ranks divide the tokens).
   Kernel split(int tensor, int context, bool sequence_parallel = true) const {
     Kernel part = *this;
     part.divide(by_tensor, tensor);

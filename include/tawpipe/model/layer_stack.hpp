@@ -35,7 +35,7 @@ struct LayerStack {
   bool tied = false;                   ///< the first edge's parameters also serve the last edge, as a tied embedding does
   StageWork first_edge = {};           ///< work of the first stage before its layers
   StageWork layer = {};                ///< one layer; its `boundary` is what stages pass on
-  std::int32_t recompute_layers = 0;   ///< only so many layers of a stage are `layer`, the others kept_layer; 0: all
+  std::int32_t recompute_layers = 0;   ///< this many layers of a stage are `layer`, the others kept_layer; 0: all
   StageWork kept_layer = {};           ///< one layer of which nothing is recomputed
   StageWork last_edge = {};            ///< work of the last stage after its layers, with the loss; `parameters` without tied ones
   ParameterNames names = {};           ///< of its parameters, in findings, errors and files
@@ -70,15 +70,15 @@ struct LayerStack {
     return found == sizes.end() ? 0 : found->second;
   }
 
-  /// The work of `count` layers from `first` on, with or without the edges before and after. Of the
-  /// layers, recomputation is of the first recompute_layers.
+  /// The work of `count` layers from `first` on, with or without the edges before and after. The
+  /// first recompute_layers of these layers are recomputed.
   /// @pre 0 <= first, 0 <= count, first + count <= layers
   StageWork stage(std::int32_t first, std::int32_t count, bool with_first, bool with_last) const;
   /// @pre also 0 <= recomputed <= count
   StageWork stage(std::int32_t first, std::int32_t count, bool with_first, bool with_last, std::int32_t recomputed) const;
 
-  /// The same for a microbatch of so many times the sequences: sizes and operations are multiplied,
-  /// parameters are not. Of kernels the batches and bytes are.
+  /// The same for a microbatch of that many times the sequences: sizes, operations, and kernels'
+  /// batches and bytes are multiplied; parameters are not.
   /// @pre sequences >= 1  @throws InputError  as check(), or if a size gets too large.
   LayerStack times(std::int64_t sequences) const;
 

@@ -116,8 +116,8 @@ inline Transformer qwen_3(std::string_view name, int layers, int hidden, int hea
   return model;
 }
 
-/// Layers and hidden size of "llama-LxH"; nothing if `text` has another form. A number too large
-/// for int is its maximum.
+/// Layers and hidden size of "llama-LxH"; nothing if `text` has a different form. A number too
+/// large for int is its maximum.
 inline std::optional<std::pair<int, int>> parse_family(std::string_view text) {
   constexpr std::string_view prefix = "llama-";
   if (!text.starts_with(prefix)) return std::nullopt;
@@ -209,8 +209,8 @@ inline std::string unknown_model(std::string_view text, std::string_view else_kn
 constexpr std::span<const ModelPreset> all() { return detail::presets; }
 
 /// A preset, or any `llama-LxH` such as "llama-24x512".
-/// @throws InputError  if `text` is neither (naming the nearest preset), or sizes of llama-LxH that
-/// cannot be.
+/// @throws InputError  if `text` is neither (naming the nearest preset), or the sizes of a
+/// llama-LxH are impossible.
 inline Transformer named(std::string_view text) {
   if (auto model = detail::find(text)) return *std::move(model);
   throw InputError(detail::unknown_model(text, "or any llama-LxH such as llama-24x512"));

@@ -50,8 +50,8 @@ struct ParameterBlock {
   bool operator==(const ParameterBlock&) const = default;
 };
 
-/// The names of a model's parameters, in the order of their numbering. An edge without blocks is
-/// one, named for what it is.
+/// The names of a model's parameters, in the order of their numbering. An edge without blocks is a
+/// single one, named for what it is.
 struct ParameterNames {
   std::vector<ParameterBlock> first_edge = {};
   std::string layer = "layer";  ///< layer i is "layer.i"
@@ -98,8 +98,8 @@ class ParameterBlocks {
     if (stage.layers == 0) return {};
     return {layers(stage.first_layer, stage.layers)};
   }
-  /// First edge, layers and last edge of a stage, those that it has, in this order, which is also
-  /// that of a buffer with them; last what it uses of another stage's edge.
+  /// The first edge, layers and last edge that a stage has, in this order, as in a buffer of them;
+  /// after these, what it uses of another stage's edge.
   std::vector<ParameterRange> all_of(const StageWork& stage) const {
     std::vector<ParameterRange> ranges;
     if (stage.first_edge) ranges.push_back(first_edge());

@@ -51,7 +51,7 @@ struct Sharing {
   /// al. 2022, arXiv:2205.05198, section 4.2).
   bool sequence_parallel = true;
   ContextExchange exchange = ContextExchange::all_gather;
-  int inner = 1;  ///< of an exchange in two levels: so many neighbours exchange all-to-all; divides `context`
+  int inner = 1;  ///< of an exchange in two levels: neighbours that exchange all-to-all; divides `context`
   /// With sequence parallelism: products are cut into pieces, so that a gather's parts arrive and a
   /// sum's parts leave while others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's
   /// asynchronous tensor parallelism).
@@ -90,16 +90,16 @@ struct BodyStep {
   bool gradients = false;  ///< a collective carries gradients of activations
   Flops flops{};           ///< a computation's, of one rank
   Bytes traffic{};         ///< a computation's memory-bound bytes, of one rank
-  /// An all_to_all is among each so many neighbours of the axis, and a ring goes to the rank so many
-  /// further; 0: among all of the axis, to the next.
+  /// An all_to_all is among this many neighbours of the axis, and a ring goes to the rank this many
+  /// further on; 0: among all of the axis, and to the next.
   std::int32_t inner = 0;
   std::int32_t pieces = 1;  ///< a computation's: its products are cut by tokens into that many kernels, and it runs one
   Bytes bytes{};            ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
   /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do
   /// collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};
-  /// The stage's layer whose weights it is the first to need, or whose gradient is complete after it;
-  /// -1: none.
+  /// The stage's layer whose weights it is the first to need, or whose gradient is complete after
+  /// it; -1: none.
   std::int32_t layer = -1;
 
   bool is_compute() const { return kind == Kind::compute; }

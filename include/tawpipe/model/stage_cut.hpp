@@ -18,8 +18,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-// Without <cmath> and <numeric>, which would add a sixth to the preprocessed lines of dependent
-// rooms.
+// Without <cmath> and <numeric>, which would add a sixth to the preprocessed lines of the folders
+// that include this.
 /// The largest whole number that is not above.
 inline std::int32_t whole_part(double value) {
   const auto whole = static_cast<std::int32_t>(value);
@@ -48,7 +48,7 @@ struct StageCut {
 };
 
 /// The number of layers for each stage that makes the slowest, with the embedding in the first and
-/// the head in the last, as fast as can be. The remainder is taken from the first stages, which
+/// the head in the last, as fast as possible. The remainder is taken from the first stages, which
 /// hold most activations. Each has a layer if there are enough.
 /// @param embedding, head  relative to the time of a layer, 0 or more
 /// @pre stages >= 1, total >= 0

@@ -21,12 +21,12 @@ struct Share {
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
-  std::int32_t recomputed = 0;   ///< of its layers, the first that recomputation is of
+  std::int32_t recomputed = 0;   ///< the number of its layers that are recomputed, the first ones
   bool first_edge = false;       ///< what the model does before its first layer: of a decoder, the embedding
   bool last_edge = false;        ///< what it does after its last layer, with the loss: of a decoder, final norm and output matrix
   Share share = {};              ///< of a device's whole share, for fixed costs
   double fraction = 1;           ///< of the stage's computation, where this is a step of it; for costs that only know the whole
-  std::int32_t pieces = 1;       ///< a step runs one of so many equal parts of its products, cut by tokens
+  std::int32_t pieces = 1;       ///< equal parts of its products, cut by tokens; a step runs one
   std::int32_t collectives = 0;  ///< of the pass whose step this is
 
   std::int64_t parameters = 0;       ///< of the layers

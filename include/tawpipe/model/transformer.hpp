@@ -68,10 +68,10 @@ struct Transformer {
   /// Number of vocabulary entries whose logits the head has at a time; they are recomputed in the
   /// backward. 0: all at once, kept.
   int loss_chunk = 0;
-  /// Full recomputation is only of the first so many layers of each stage (of the model, where each
-  /// layer is gathered by itself); 0: of all.
+  /// Full recomputation covers only that many first layers of each stage (of the model, where each
+  /// layer is gathered by itself); 0: all.
   int recompute_layers = 0;
-  RecomputeParts recompute_parts = {};             ///< of which selective recomputation is; none: its own choice
+  RecomputeParts recompute_parts = {};             ///< what `selective` runs again; none: its own choice
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
   /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their
@@ -96,20 +96,20 @@ struct Transformer {
   /// K: width of all key heads, and of all value heads.
   std::int64_t key_width() const { return kv_heads * head_size(); }
 
-  /// Whether so many ranks can have whole query, key and value heads each, as many as the others.
+  /// Whether that many ranks can have whole query, key and value heads each, as many as the others.
   bool divides_heads(int ranks) const { return heads % ranks == 0 && kv_heads % ranks == 0; }
 
   /// torchtitan: key and value heads are copied for each query head before attention (`repeat_kv`),
   /// so that context-parallel ranks exchange the copies, and selective recomputation keeps
-  /// attention's result and every second product's, and runs the products between again (key,
+  /// attention's result and every second product's, and runs the products in between again (key,
   /// output, up or down). Source: torchtitan, models/llama3/model.py, parallelize_llama.py.
   bool is_torchtitan() const { return code != LayerCode::megatron; }
 
   /// torchao: tensor-parallel ranks gather a product's input, and its result's gradient, after the
-  /// cast. Source: torchao, float8_tensor_parallel.py: of one scale a tensor.
+  /// cast. Source: torchao, float8_tensor_parallel.py: for one scale a tensor.
   bool gathers_narrow_inputs() const { return is_torchtitan() && products == ProductFormat::fp8; }
   /// Asynchronous tensor parallelism fuses sums with products, but not gathers. Source:
-  /// pytorch/pytorch#149990: of one scale a row.
+  /// pytorch/pytorch#149990: for one scale a row.
   bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }
 
   /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM
@@ -120,7 +120,7 @@ struct Transformer {
   RecomputeParts parts_again(Recompute recompute) const {
     return recompute == Recompute::selective ? recompute_parts : RecomputeParts{};
   }
-  /// Whether the policy is selective of its own choice, without named parts.
+  /// Whether the policy is selective by its own choice, without named parts.
   bool chooses_parts(Recompute recompute) const { return recompute == Recompute::selective && !recompute_parts.any(); }
   /// Whether the policy runs attention again in the backward, and not all of the layer.
   bool attention_again(Recompute recompute) const {

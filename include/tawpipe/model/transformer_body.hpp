@@ -23,10 +23,10 @@ namespace tawpipe::inline v0 {
 namespace detail {
 
 /// What torchtitan's tensor-parallel ranks copy. PyTorch's collectives gather and scatter along the
-/// first dimension, so that tokens of several sequences are copied after each gather and before each
+/// first dimension, so tokens of several sequences are copied after each gather and before each
 /// sum (read and written), those of the embedding and the head too; inputs that are cast with one
-/// scale a row are copied by that. Asynchronous tensor parallelism adds all ranks' parts of a sum in
-/// a kernel of its own instead (read, and a part written).
+/// scale a row are copied by that. Asynchronous tensor parallelism adds all ranks' parts of a sum
+/// in a kernel of its own instead (read, and a part written).
 /// Source: PyTorch, torch/distributed/_functional_collectives.py: all_gather_tensor,
 /// reduce_scatter_tensor; _symmetric_memory/__init__.py: fused_matmul_reduce_scatter.
 inline void add_token_copies(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute,
@@ -55,8 +55,8 @@ inline void add_token_copies(StageWork& work, const Transformer& model, const Ba
 }
 
 /// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
-/// all of it is a T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor
-/// rank has the whole residual stream.
+/// all of it is divided by T x C, and a product's input [t, H] is gathered for it; otherwise each
+/// tensor rank has the whole residual stream.
 inline StageWork shared_work(StageWork work, const Transformer& model, const Batch& batch, Recompute recompute,
                              const Sharing& sharing) {
   const auto part = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };
@@ -106,8 +106,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 }  // namespace detail
 
 /// One rank's part of each stage, with the bodies of its passes.
-/// @throws InputError  if all-to-all has more ranks than there are key and value heads, or two levels
-/// do not divide the context ranks.
+/// @throws InputError  if all-to-all has more ranks than there are key and value heads, or two
+/// levels do not divide the context ranks.
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {

@@ -27,7 +27,7 @@ namespace tawpipe::inline v0 {
 /// biases' gradients among them; and with batched products of all pairs of tokens and, for each
 /// pair and head, 13 bytes of traffic in the forward (scores written, softmax, dropout, read) and
 /// 19 in the backward. Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each
-/// matrix is split). By torchtitan: a product for each matrix; casts as torchao's
+/// matrix is split). In torchtitan: a product for each matrix; casts as torchao's
 /// matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run them; without
 /// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of.
 /// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
@@ -62,9 +62,9 @@ class KernelLister {
     if (model_.fused_attention) return core(Kernel::Kind::attention, pass);
     scores(pass, 13);
   }
-  /// What selective recomputation runs again of a layer: the parts that it names; or attention, with
-  /// the norms and the MLP's function where it is fused; or products between those that are kept, and
-  /// all that is memory-bound.
+  /// The parts of a layer that selective recomputation runs again: those that it names; or
+  /// attention, with the norms and the MLP's function where it is fused; or products between those
+  /// that are kept, and all that is memory-bound.
   void selective() {
     if (model_.recompute_parts.any()) return parts(model_.recompute_parts);
     const std::int64_t inner = model_.mlp_matrices() * model_.intermediate;
@@ -110,9 +110,9 @@ class KernelLister {
     }
   }
   /// In addition to Megatron-LM's: keys and values copied for each query head; in the backward, the
-  /// sums of the gradients that the projections of one input give, which ranks of tensor parallelism
-  /// have whole. Without torch.compile each operator reads and writes memory, norms and rotary
-  /// embedding in float32: a norm's forward 18H, its backward 38H.
+  /// sums of the gradients that the projections of one input give, which tensor-parallel ranks have
+  /// whole. Without torch.compile each operator reads and writes memory, norms and rotary embedding
+  /// in float32: a norm's forward 18H, its backward 38H.
   void torchtitan_traffic(KernelPass pass) {
     const bool backward = pass == KernelPass::backward_input;
     const bool eager = model_.code == LayerCode::torchtitan_eager;
@@ -254,7 +254,7 @@ class KernelLister {
     if (!model_.is_torchtitan()) return cast(pass, hidden + own);
     if (!narrow()) return;
     // Read in 16 bits and written in 8; the largest value is found by the kernel that makes them,
-    // but for attention's result, which is read once more.
+    // except attention's result, which is read once more.
     traffic(pass, token_bytes(3 * own + 2 * query), 4);
     traffic(pass, token_bytes(3 * hidden), 2, by_rows() ? Dimension::none : Dimension::m);
     cast_weights(pass, all ? model_.layer_matrix_parameters() : model_.mlp_matrices() * model_.hidden * model_.intermediate);

@@ -34,7 +34,7 @@ struct TrafficBytes {
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
 /// The backward includes recomputation: all of the forward (full), or norms and SwiGLU (selective,
-/// unless it is of other parts).
+/// unless it covers other parts).
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;

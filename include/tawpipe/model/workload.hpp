@@ -55,7 +55,8 @@ class Workload {
   Recompute recompute() const { return recompute_; }
   std::int64_t microbatches() const { return microbatches_; }
   const ParameterBytes& parameter_bytes() const { return parameter_bytes_; }
-  /// So many parameters of a stage as ranks gather them: those of layers may be in fewer bits.
+  /// The bytes of that many parameters of a stage as ranks gather them: layers' may be in fewer
+  /// bits.
   Bytes gathered_bytes(const StageWork& stage, std::int64_t parameters) const {
     const std::int64_t weight = parameter_bytes_.weight;
     const std::int64_t of_layers = model_ && model_->gathered_bytes > 0 ? std::min(weight, model_->gathered_bytes) : weight;

@@ -30,8 +30,9 @@ namespace tawpipe::inline v0::detail {
 /// (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
 ///
 /// torchtitan keeps the gathered input that the gradient of the weights needs, or gathers it again
-/// with the norm before it; each product waits for all gathers before it. With 8-bit products of one
-/// scale a tensor what is cast is gathered; of one scale a row its overlap begins with sums only.
+/// with the norm before it; each product waits for all gathers before it. With 8-bit products of
+/// one scale a tensor, the cast numbers are gathered; with one scale a row, its overlap covers only
+/// sums.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
 /// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
@@ -306,10 +307,10 @@ class BodyWriter {
       }
     }
   }
-  /// Keys and values of `size` bytes circulate with `work`. Each rank holds an early and a late piece
-  /// of the sequence, so that all blocks are equal work. In the backward the gradients of keys and
-  /// values circulate with them, and one step further to their owner.
-  /// @param inner  each rank sends to that many further
+  /// Keys and values of `size` bytes circulate with `work`. Each rank holds an early and a late
+  /// piece of the sequence, so that all blocks are equal work. In the backward the gradients of
+  /// keys and values circulate with them, and one step further to their owner.
+  /// @param inner  each rank sends to the one that many further on
   void ring(bool backward, double work, double size, int inner) {
     const int blocks = sharing_.context / inner;
     const auto pass_on = [&](double bytes, std::int32_t after) {
@@ -345,7 +346,7 @@ class BodyWriter {
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double attention_ = 0;
-  double again_attention_ = 0;  ///< of the products around it that run again by torchtitan; of the MLP's, as mlp_out_
+  double again_attention_ = 0;  ///< of the products around it that torchtitan runs again; of the MLP's, as mlp_out_
   double logits_ = 0;
   double rotary_ = 0;    ///< bytes
   double swiglu_ = 0;    ///< bytes of one tensor [t, I / T]
