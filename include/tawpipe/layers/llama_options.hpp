@@ -1,4 +1,4 @@
-// Constants of a LLaMA decoder in addition to the model's sizes, and checks of which models can be
+// Constants of a LLaMA decoder in addition to the model's sizes, and checks whether a model can be
 // computed.
 // Not: the computation (layers/host/llama.hpp, layers/cuda/llama.hpp).
 #pragma once

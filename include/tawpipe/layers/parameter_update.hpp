@@ -42,8 +42,8 @@ void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visi
   }
 }
 
-/// The optimizer for executors (ParameterUpdate): AdamW in numbers of type T, with weight decay on
-/// matrices only.
+/// The optimizer for executors (ParameterUpdate): AdamW in numbers of type T, with weight decay
+/// only on matrices.
 template <class T>
 class AdamWUpdate {
  public:

@@ -170,8 +170,8 @@ class Checkpoint {
   const Transformer& model() const { return config_.model; }
   const DecoderConstants& constants() const { return config_.constants; }
 
-  /// @throws InputError  if the checkpoint is of a model with other sizes, naming the first that
-  /// differs.
+  /// @throws InputError  if the checkpoint is of a model with different sizes, naming the first
+  /// that differs.
   void expect(const Transformer& wanted) const {
     const Transformer& found = config_.model;
     const auto compare = [&](std::string_view what, std::int64_t there, std::int64_t here) {

@@ -54,7 +54,7 @@ struct DecoderConfig {
 /// Reads the config.json of weights for computation: everything must match what the decoder
 /// computes.
 /// @throws InputError  as read_huggingface_config(); or if the model has biases, scaled rotary
-/// embedding or another activation.
+/// embedding or a different activation.
 inline DecoderConfig read_decoder_config(const std::string& path) {
   DecoderConfig config{.model = read_huggingface_config(path), .constants = {}};
   const JsonDocument document = read_json_file(path, "config", 1, JsonLimits{.depth = 32});

@@ -94,7 +94,7 @@ using GiveNumbers = std::function<void(ParameterRange, std::span<double>)>;
 
 /// Writes model.safetensors and config.json into a folder, which is created if missing.
 /// @param format  F64, F32, F16 or BF16
-/// @throws InputError  as SafetensorsWriter, huggingface_tensors() and `give`, or for another
+/// @throws InputError  as SafetensorsWriter, huggingface_tensors() and `give`, or for any other
 /// format.
 inline void write_huggingface(const std::string& folder, const Transformer& model, const DecoderConstants& constants,
                               NumberFormat format, const GiveNumbers& give) {
@@ -144,8 +144,8 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
 class HuggingFaceWeights {
  public:
   /// @param folder  with config.json, and model.safetensors or model.safetensors.index.json
-  /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has
-  /// another shape, or there are tensors that the model lacks, such as biases.
+  /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has a
+  /// different shape, or there are tensors that the model lacks, such as biases.
   explicit HuggingFaceWeights(const std::string& folder)
       : folder_{folder}, config_{read_decoder_config(folder + "/config.json")}, tensors_{huggingface_tensors(config_.model)} {
     std::map<std::string, std::size_t> file_of = open_files();

@@ -76,7 +76,7 @@ class SafetensorsFile {
   }
 
   /// The tensor of that name and shape.
-  /// @throws InputError  if it is missing or has another shape.
+  /// @throws InputError  if it is missing or has a different shape.
   const TensorEntry& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     const TensorEntry& entry = tensor(name);
     if (entry.shape == shape) return entry;

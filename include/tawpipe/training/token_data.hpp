@@ -41,7 +41,7 @@ enum class TokenFormat : std::uint8_t { by_name, bytes, uint16 };
 class TokenFile {
  public:
   /// @throws InputError  if the file cannot be read, is empty or cut off, has an odd number of
-  /// bytes (uint16), or a header of another version or count.
+  /// bytes (uint16), or a header of a different version or count.
   explicit TokenFile(const std::string& path, TokenFormat format = TokenFormat::by_name) : file_{path} {
     if (file_.size() == 0) fail("is empty; give a text, or a .bin file of 16-bit tokens");
     if (format == TokenFormat::by_name) format = path.ends_with(".bin") ? TokenFormat::uint16 : TokenFormat::bytes;

@@ -183,7 +183,7 @@ class CudnnGraph {
   }
 
   /// The number of engine configurations offered for the graph that pass their support check. Needs
-  /// no device, but libcuda.
+  /// libcuda, but no device.
   std::int64_t offered(const CudnnTarget& target) const { return std::ssize(ask(target).configs); }
 
  private:

@@ -107,7 +107,7 @@ class Decoder {
     return model;
   }
 
-  // ---- memory -----------------------------------------------------------------------------------------------------------
+  // ---- memory -----------------------------------------------------------------------------------
 
   static std::byte* bytes(Cursor<T> cursor) { return reinterpret_cast<std::byte*>(cursor.take(0)); }
   static const T* weights_of(const std::byte* at) { return reinterpret_cast<const T*>(at); }
@@ -132,7 +132,7 @@ class Decoder {
     if (from != to) math_.run(CopyNumbers<T>{static_cast<const T*>(from), to, tokens_ * width_.hidden});
   }
 
-  // ---- backward ---------------------------------------------------------------------------------------------------------
+  // ---- backward ---------------------------------------------------------------------------------
 
   void run_backward(const BackwardArgs& args, Part part) {
     const auto layer = [&](std::int32_t i, const LayerTensors<T>& tensors, T* gradient, Cursor<T> scratch) {
@@ -156,7 +156,7 @@ class Decoder {
         [&] { head_backward_weight(args, part); }, layer, look_up);
   }
 
-  // ---- head -------------------------------------------------------------------------------------------------------------
+  // ---- head -------------------------------------------------------------------------------------
 
   /// Calls `visit(first entry, entries)` for each chunk of the vocabulary.
   template <class Visit>

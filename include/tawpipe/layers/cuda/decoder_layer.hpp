@@ -28,15 +28,14 @@ struct Two {
 /// The operations of a decoder: on a GPU, or on a host to test the decoder. T: weights and
 /// activations, G: gradients of weights. All matrices are row-major and all calls happen in order.
 ///
-/// - project:             y [tokens, out] = x [tokens, in] weight^T [in, out] + addend (null: 0), which may not be y
+/// - project:             y [tokens, out] = x [tokens, in] weight^T [in, out] + addend (null: 0),
+///   which may not be y
 /// - project_back:        dx [tokens, in] = dy [tokens, out] weight [out, in] (+ dx if `add`)
 /// - add_weight_gradient: gradient [out, in] += dy^T x
 /// - project_two, add_two_weight_gradients: the same for two matrices with the same input, the
 ///   second at a higher address than the first
 /// - attention, attention_backward: as PlainAttention and the bodies after it; `qkv_gradient` must
-///   not be qkv. `room`
-/// is
-///   free memory of as many bytes as given to reserve_attention.
+///   not be qkv. `room` is free memory of as many bytes as given to reserve_attention.
 /// - run:                 a body (block.hpp)
 template <class M>
 concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gradient> &&

@@ -51,8 +51,8 @@ class FusedAttention {
     return version > 91500 || sequence % 128 == 0;
   }
 
-  /// The number of engine configurations for the forward and the backward, the smaller of both.
-  /// Needs no device, but libcuda.
+  /// The number of engine configurations for the forward and the backward, the smaller of the two.
+  /// Needs libcuda, but no device.
   static std::int64_t offered(const HeadLayout& layout, Dtype dtype, const CudnnTarget& target) {
     const std::int64_t forward = forward_graph(layout, type_of(dtype)).offered(target);
     return std::min(forward, backward_graph(layout, type_of(dtype)).offered(target));

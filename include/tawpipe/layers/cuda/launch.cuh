@@ -58,7 +58,7 @@ class DeviceBlock {
   }
 };
 
-/// How many blocks of a body a processor must be able to hold at least.
+/// The number of blocks of a body that a processor must at least be able to hold.
 template <class Body>
 constexpr int blocks_together() {
   if constexpr (requires { Body::together; }) return Body::together;

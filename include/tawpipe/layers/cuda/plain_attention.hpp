@@ -42,7 +42,8 @@ TAWPIPE_HOST_DEVICE inline float dot(const A* a, const B* b, std::int64_t size) 
   return sum;
 }
 
-/// The query of a block, and the keys and values of its sequence. One block for each query and head.
+/// The query of a block, and the keys and values of its sequence. One block for each query and
+/// head.
 template <class T>
 struct BlockQuery {
   std::int64_t head;

@@ -47,7 +47,8 @@ inline void use_one_thread_for_products() {
 }
 
 /// C = alpha op(A) op(B) + beta C. All row-major: op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`,
-/// `ldb`, `ldc` are the numbers from one row in memory to the next. With beta 0, C is not read.
+/// `ldb`, `ldc` are the distances in numbers from one row in memory to the next. With beta 0, C is
+/// not read.
 /// @pre m, n, k > 0; sizes fit 32 bits, which Transformer's and Batch's limits ensure
 /// Thread-safe.
 template <class T>

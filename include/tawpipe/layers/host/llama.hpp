@@ -108,7 +108,7 @@ class Llama {
     T* logits;
   };
 
-  // ---- memory -----------------------------------------------------------------------------------------------------------
+  // ---- memory -----------------------------------------------------------------------------------
 
   Head head_of(const StageWork& stage, std::byte* saved) const {
     Cursor<T> cursor = memory_.kept(saved, stage.layers);
@@ -121,7 +121,7 @@ class Llama {
     if (from != to) std::copy_n(static_cast<const T*>(from), tokens_ * width_.hidden, to);
   }
 
-  // ---- backward ---------------------------------------------------------------------------------------------------------
+  // ---- backward ---------------------------------------------------------------------------------
 
   void run_backward(const BackwardArgs& args, Part part) {
     check_sizes(args, part);
@@ -139,7 +139,7 @@ class Llama {
         [&] { head_backward_weight(args, part); }, layer, [&](const T* arrived) { look_up_backward(args, arrived); });
   }
 
-  // ---- embedding and head -----------------------------------------------------------------------------------------------
+  // ---- embedding and head -----------------------------------------------------------------------
 
   void look_up(std::span<const std::int32_t> tokens, const T* table, T* x) const {
     for (std::size_t t = 0; t < tokens.size(); ++t, x += width_.hidden) {
@@ -184,7 +184,7 @@ class Llama {
     add_to(reinterpret_cast<T*>(args.gradients.last_edge), head.input, width_.hidden);
   }
 
-  // ---- a loss in chunks of the vocabulary: head.logits holds each token's sum -------------------------------
+  // ---- a loss in chunks of the vocabulary: head.logits holds each token's sum -------------------
 
   bool chunked() const { return model_.loss_chunk > 0; }
   template <class Visit>
@@ -226,7 +226,7 @@ class Llama {
     add_weight_gradient(logits, head.normed, gradient, tokens_, width_.hidden, count);
   }
 
-  // ---- checks -----------------------------------------------------------------------------------------------------------
+  // ---- checks -----------------------------------------------------------------------------------
 
   void check_ids(const StageWork& stage, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) const {
     if (stage.first_edge) check_ids("token", tokens);

@@ -72,8 +72,8 @@ struct ReadState {
   std::string id;
 };
 
-/// @throws InputError  if the file is missing, not JSON, of another format or version, or lacks a
-/// key.
+/// @throws InputError  if the file is missing, not JSON, of a different format or version, or lacks
+/// a key.
 inline ReadState read_state(const std::string& path) {
   const JsonDocument document = read_json_file(path, "file", 1);
   const JsonValue json = document.root();

@@ -79,7 +79,7 @@ inline std::uint32_t tensor_checksum(const SafetensorsFile& file, const TensorEn
 class Checksums {
  public:
   Checksums() = default;
-  /// @throws InputError  if the file is missing, not JSON, or of another format.
+  /// @throws InputError  if the file is missing, not JSON, or of a different format.
   explicit Checksums(const std::string& path) : path_{path} {
     const JsonDocument document = read_json_file(path, "file", 256);
     const JsonValue json = document.root();
