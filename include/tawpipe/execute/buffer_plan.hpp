@@ -33,9 +33,8 @@ struct BufferPlan {
 /// except for gaps between buffers of different sizes, and a run that follows the timeline never
 /// waits for them.
 /// @param alignment  of each buffer, a power of two
-/// @param timeline   expected for the schedule; may be null. Tasks by their start in it, then by
-/// id, are then an order in which
-///                   they can be issued; but not by id only.
+/// @param timeline   expected for the schedule; may be null. Tasks can then be issued by their start
+/// in it and then by id, but not by id only.
 /// @param lent       [buffer] not null: it is elsewhere and takes no memory (ParameterStore::lent);
 /// may be empty
 /// Complexity: O(buffers^2).

@@ -32,9 +32,9 @@ struct ComputeCall {
 };
 
 /// @param memory  of the task's rank: `weight_at(Place)` and `gradient_at(Place)` give addresses,
-/// `gradient_bytes()` the width of
-///                a gradient, `memory(BufferId)` and `boundary(BufferId)` spans, `workspace()` a span, `tokens(microbatch)` and
-///                `targets(microbatch)` ids, `loss(microbatch)` the address of its loss
+/// `gradient_bytes()` the width of a gradient, `memory(BufferId)` and `boundary(BufferId)` spans,
+/// `workspace()` a span, `tokens(microbatch)` and `targets(microbatch)` ids, `loss(microbatch)` the
+/// address of its loss
 template <class Memory>
 ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow& flow, const Memory& memory) {
   const Task& task = schedule.task(id);

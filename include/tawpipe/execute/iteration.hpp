@@ -26,8 +26,8 @@ struct Iteration {
   double learning_rate = 0;
   double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
   /// Asked once by each process at the iteration's end: why the run should stop here, any number
-  /// above 0, or 0 for no reason. All ranks are given the largest (IterationResult::stop), so that
-  /// one that was told to stop takes the others with it, after the same step. Empty: no reason.
+  /// above 0, or 0 for no reason. All ranks are given the largest (IterationResult::stop), so a
+  /// rank that was told to stop takes the others with it, after the same step. Empty: no reason.
   std::function<int()> stop{};
 };
 
@@ -58,7 +58,7 @@ inline std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-/// Is called with each gradient that an update uses, before clipping: the mean over the iteration's
+/// Called with each gradient that an update uses, before clipping: the mean over the iteration's
 /// microbatches.
 template <class T>
 using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>;

@@ -95,7 +95,7 @@ class Lowering {
  public:
   explicit Lowering(const Schedule& schedule);
 
-  /// Whether any rank waits for a task of which no message informs it.
+  /// Whether any rank waits for a task whose end no message tells it.
   bool has_notices() const { return !foreign_.empty(); }
 
   /// The program of one rank. Complexity: O(its tasks + dependencies + signals of all).

@@ -43,8 +43,8 @@ struct RingPlan {
 
 /// The part of `rank`, an end or member, in the communication `id`.
 /// @param chunk  the maximum of numbers in one message, the same on all ranks; a point-to-point
-/// transfer continues without waiting for
-///               a part, so `chunk` only keeps its messages from being too long for MPI
+/// transfer continues without waiting for a part, so `chunk` only keeps its messages from being too
+/// long for MPI
 /// A host copy sends nothing. Complexity: O(chunks).
 TAWPIPE_INLINE RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk);
 

@@ -296,8 +296,8 @@ class Watch {
     for (const Entry& entry : peer.entries) all.push_back(words(entry));
     return all.empty() ? "it was last heard of between iterations" : concat("last heard of in ", join(all, "; "));
   }
-  /// On rank 0: who computes for longest, which is what a rank that reports a wait may wait for; ""
-  /// if that is what is reported.
+  /// On rank 0: the rank that has computed for longest, which may be what a reported wait is for;
+  /// "" if that computation is itself reported.
   std::string longest_computation(std::string_view reported) {
     int who = rank_;
     Entry longest{0, nothing, 0};

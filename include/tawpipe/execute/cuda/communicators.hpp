@@ -102,7 +102,7 @@ class SharedWays {
   std::vector<One> all_;
 };
 
-/// The fewest communicators a rank over several orders of pairs of lanes, which matter much. Every
+/// The fewest communicators a rank over several orders of pairs of lanes: the order matters. Every
 /// rank finds the same. @return the communicator of each direction, from 0
 inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t ranks) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Way>> by_lanes;
@@ -128,7 +128,7 @@ inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t
 
 }  // namespace detail
 
-/// @param with_notices  whether any rank waits for a task of which no message informs it
+/// @param with_notices  whether any rank waits for a task whose end no message tells it
 /// Complexity: O(tasks log ways + ways * communicators), where a way is an ordered pair of lanes of
 /// two ranks.
 inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataflow& flow, bool with_notices) {

@@ -39,7 +39,7 @@ enum class Priority : std::uint8_t { normal, high };
 /// - Between `begin_capture` and `end_capture` on its first stream, work enqueued in this stream,
 ///   and into streams that wait for events recorded in it, becomes part of a graph instead of
 ///   running. The first stream must have waited for all of them when the capture ends. Timed events
-///   are recorded anew by every launch of the graph and can be read after it.
+///   are recorded again by every launch of the graph and can be read after it.
 /// - A stream holds a limited number of work items (CUDA: about 1,000); then the next call blocks
 ///   the host.
 /// - Every function throws DeviceError if the device fails; work that failed earlier may be
@@ -47,9 +47,8 @@ enum class Priority : std::uint8_t { normal, high };
 /// - One host thread at a time uses a device, after calling `use()` in it. A second one may call
 ///   `finished` and `seconds_between` at the same time.
 /// - After a failure, `drop_graphs` ends a capture and drops all graphs, running ones included;
-///   `settle` gives streams some
-/// seconds
-///   to finish. If they do not, nothing on the device is freed any more, since that would wait for them.
+///   `settle` gives streams some seconds to finish. If they do not, nothing on the device is freed
+///   any more, since that would wait for them.
 template <class D>
 concept DeviceApi = std::movable<D> &&
     requires(D& device, typename D::Stream stream, typename D::Event event, typename D::Graph graph, std::byte* to,
@@ -90,17 +89,17 @@ concept DeviceApi = std::movable<D> &&
 /// The reduction of an all-reduce.
 enum class Reduction : std::uint8_t { sum, maximum };
 
-/// The purpose of a communicator: one for sends and receives only needs fewer device resources.
+/// The purpose of a communicator: one that is only for sends and receives needs fewer device
+/// resources.
 enum class Traffic : std::uint8_t { pairs, collectives };
 
 /// A communicator of some ranks, including this process's (or object's). Modelled on NCCL's.
 ///
 /// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` enqueue a
-///   communication in `stream` and return; the
-/// first use of a peer or
-///   collective may block the host until its peers use it too. On one communicator all members call the same collectives in the
-///   same order with the same count, type and root; sends and receives of peers are matched in order, without tags; calls on one
-///   communicator run in order, whatever their streams.
+///   communication in `stream` and return; the first use of a peer or collective may block the host
+///   until its peers use it too. On one communicator all members call the same collectives in the
+///   same order with the same count, type and root; sends and receives of peers are matched in
+///   order, without tags; calls on one communicator run in order, whatever their streams.
 /// - Calls between `group_begin` and `group_end` (of any communicator of the process) start
 ///   together and must not depend on each other. A send and a receive that each wait for the
 ///   other's peer belong in one group.

@@ -22,7 +22,7 @@ namespace tawpipe::inline v0::cuda {
 struct GpuPlace {
   std::string host;                  ///< as in Introduction::host
   std::string gpu;                   ///< its UUID; empty: unknown
-  std::vector<std::string> reaches;  ///< GPUs that it reaches by NVLink, directly or through a switch; without itself
+  std::vector<std::string> reaches;  ///< GPUs that it reaches by NVLink, directly or through a switch; not itself
 
   bool operator==(const GpuPlace&) const = default;
 };

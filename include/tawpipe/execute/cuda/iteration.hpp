@@ -33,7 +33,7 @@ namespace tawpipe::inline v0::cuda {
 struct ExecutorOptions {
   /// Every iteration but the first is one launch of a captured graph. The first runs directly: it
   /// connects communicators and loads kernels, which a capture must not do. Switching clipping on
-  /// or off captures anew.
+  /// or off captures a new graph.
   bool graph = false;
   bool timeline = true;                 ///< measure it, with two timed events a task
   Priority compute = Priority::normal;  ///< of the compute stream
@@ -137,7 +137,7 @@ class TaskClock {
     typename Device::Event start;
     typename Device::Event end;
   };
-  /// A graph's events are recorded anew only when they run, and until then have the times of the
+  /// A graph's events are recorded again only when they run, and until then have the times of the
   /// previous launch. Times are queried forwards only, from the arming before the last: no event
   /// here is older.
   bool reached(Device& device, typename Device::Event event, std::size_t place) const {

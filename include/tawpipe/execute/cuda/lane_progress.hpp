@@ -30,8 +30,8 @@ inline std::string describe_on_lane(const Schedule& schedule, int lane, TaskId t
 }
 
 /// A device gives no sign of a task that never ends: a kernel waits for a peer, and the stream
-/// stalls. Visible is only which tasks' ends have been reached. A task counts as begun when its
-/// lane has reached it and all its dependencies on this rank have ended; a task that waits for
+/// stalls. All that can be seen is which tasks' ends have been reached. A task counts as begun when
+/// its lane has reached it and all its dependencies on this rank have ended; a task that waits for
 /// another lane is not at fault. Nor, usually, is a communication, which stalls because a
 /// computation of another rank does: without a watch, which knows all ranks, it may take half as
 /// long again, so that the other is named.

@@ -49,8 +49,8 @@ class NcclExecutor {
   /// Collective: all ranks of `world` call it, and split it.
   /// @param world    all ranks of the schedule, with the same numbers; a framework's may be adopted
   /// @param compute  a framework's stream for computation; it is used, not owned
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types, or if its ranks differ from those of
-  /// `world`. DeviceError  if device or communicator fails.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types, or if
+  /// its ranks differ from those of `world`. DeviceError  if device or communicator fails.
   template <class MakeLayer>
   NcclExecutor(const Schedule& schedule, Device device, Communicator world, MakeLayer&& make_layer, Optimizer optimizer,
                ExecutorOptions options = {}, std::optional<Stream> compute = std::nullopt)
@@ -126,10 +126,10 @@ class NcclExecutor {
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses,
   /// bytes sent and the timeline are those of all ranks, the same on each; the timeline counts from
   /// the time when all ranks have arrived, by each rank's own clock.
-  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device or a communicator fails or a
-  /// limit passes. Then ExecutorOptions::failed is called, and all communicators are aborted: the
-  /// program should end. Work that does not thereby end within ExecutorOptions::abort_limit is left
-  /// as it is, its memory and threads with it.
+  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device
+  /// or a communicator fails or a limit passes. Then ExecutorOptions::failed is called, and all
+  /// communicators are aborted: the program should end. Work that does not thereby end within
+  /// ExecutorOptions::abort_limit is left as it is, its memory and threads with it.
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);

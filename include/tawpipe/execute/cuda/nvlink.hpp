@@ -14,7 +14,7 @@ namespace tawpipe::inline v0::cuda {
 
 namespace detail {
 
-/// The library, loaded by name: neither its header is needed to build, nor itself to run.
+/// The library, loaded by name: its header is not needed to build, nor the library to run.
 class Nvml {
  public:
   using Gpu = void*;  ///< nvmlDevice_t

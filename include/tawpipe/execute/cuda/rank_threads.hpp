@@ -29,9 +29,9 @@ namespace tawpipe::inline v0::cuda {
 /// others learn of it from `failed()`, which is checked in every wait for another rank.
 class RankThreads {
  public:
-  /// @param stuck    called by `run` if a rank has failed and some have not ended that many seconds
-  /// later: they wait in a driver
-  ///                 for an event that will not come, and no call ends a thread. Empty: `run` waits for them
+  /// @param stuck  called by `run` if a rank has failed and some have not ended that many seconds
+  /// later: they wait in a driver for an event that will not come, and no call ends a thread.
+  /// Empty: `run` waits for them
   /// @throws InputError  unless there is at least one rank.
   explicit RankThreads(int ranks, FailureCallback stuck = {}, double seconds = 8)
       : stuck_{std::move(stuck)}, seconds_{seconds}, said_(static_cast<std::size_t>(std::max(ranks, 0))), errors_(said_.size()) {
@@ -75,7 +75,8 @@ class RankThreads {
   }
 
   /// Calls `work(rank)` in a thread for each rank and returns when all have ended. Once.
-  /// @throws InputError, DeviceError  the first failure, naming its rank; unchanged if all ranks fail alike.
+  /// @throws InputError, DeviceError  the first failure, naming its rank; unchanged if all ranks
+  /// fail alike.
   template <class Work>
   void run(Work&& work) {
     {

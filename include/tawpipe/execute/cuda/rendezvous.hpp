@@ -289,8 +289,8 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
 /// Connects all ranks of a run. Collective; blocks until the last has arrived.
 /// @param seconds  how long ranks wait for each other
 /// @throws DeviceError  on all ranks that have arrived, with the same message: a rank is missing,
-/// has ended, was started twice or with
-///         another world size or other versions; the port is taken or rank 0 cannot be reached.
+/// has ended, was started twice or with a different world size or versions; the port is taken or
+/// rank 0 cannot be reached.
 inline Meeting meet(const ProcessPlace& place, const Introduction& own, double seconds = 120) {
   if (place.ranks == 1) return Meeting{{own}, {}};
   return place.rank == 0 ? detail::Host{place, own, seconds}.meet() : detail::join_host(place, own, seconds);

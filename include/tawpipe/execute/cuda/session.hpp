@@ -80,7 +80,8 @@ struct SessionOptions {
 class Session {
  public:
   /// Collective over all processes of the run. Needs no GPU.
-  /// @throws InputError  if the launcher's variables cannot be used. DeviceError  if ranks do not find each other.
+  /// @throws InputError  if the launcher's variables cannot be used. DeviceError  if ranks do not
+  /// find each other.
   explicit Session(const Environment& environment, const SessionOptions& options = {})
       : options_{options}, place_{place_of(environment)} {
     Introduction own = introduce_host(environment);
@@ -163,7 +164,7 @@ class Session {
     return NcclCommunicator{meeting_.ranks.front().token, rank(), ranks(), options_.nccl};
   }
   /// Adds the detection of stalled tasks: by the watch, or for threads by the executor itself; and
-  /// the callback for failures. By graph only if all ranks share a host: in a graph, the host's
+  /// the callback for failures. Graphs only if all ranks share a host: in a graph, the host's
   /// part of a message to another host is a node that waits for the host's threads. @pre connect()
   /// was called
   /// @throws InputError  as refuse_graph_of_threads, for graphs of ranks that are threads.
@@ -178,7 +179,7 @@ class Session {
   }
   bool one_host() const { return std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == std::ssize(hosts_); }
   /// Tells all ranks that this one has failed and why: processes by WatchOptions::failed, threads
-  /// by an exception in the next thing they do together. The caller then ends as well.
+  /// by an exception in the next thing they do together. The caller then ends, too.
   void fail(const std::string& why) {
     if (watch_) watch_->fail(why);
     if (threads_ != nullptr) threads_->fail(rank(), why);

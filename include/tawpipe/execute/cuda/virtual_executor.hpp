@@ -40,8 +40,8 @@ class VirtualExecutor {
   using Event = typename Device::Event;
 
   /// @param make_layer  called once a rank
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types. DeviceError  if the device has not
-  /// enough memory.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types.
+  /// DeviceError  if the device has not enough memory.
   template <class MakeLayer>
   VirtualExecutor(const Schedule& schedule, Device device, MakeLayer&& make_layer, Optimizer optimizer,
                   ExecutorOptions options = {})
@@ -94,8 +94,8 @@ class VirtualExecutor {
   }
 
   /// One iteration: all microbatches forward and backward, then the update.
-  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device fails or the time limit passes;
-  /// the executor can then not be used again.
+  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device
+  /// fails or the time limit passes; the executor can then not be used again.
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);

@@ -10,8 +10,9 @@ namespace tawpipe::inline v0 {
 
 /// The memory accesses of each task of `schedule`.
 /// @param only  the only rank to resolve: its messages, its computations and its updates; none: all
-/// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
-///                     are missing where it reads them, two buffers for the same purpose, a tensor-parallel part.
+/// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot
+/// be executed: weights that are missing where it reads them, two buffers for the same purpose, a
+/// tensor-parallel part.
 /// Complexity: O(uses * ranges of a buffer + members of collectives squared).
 TAWPIPE_INLINE Dataflow resolve_dataflow(const Schedule& schedule, Rank only = none<Rank>);
 

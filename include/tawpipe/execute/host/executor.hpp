@@ -48,7 +48,8 @@ class HostExecutor {
   using Number = T;
 
   /// @param make_layer  called once a rank
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  for lent memory that matches no buffer.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  for lent memory that
+  /// matches no buffer.
   template <class MakeLayer>
   HostExecutor(const Schedule& schedule, MakeLayer&& make_layer, Optimizer optimizer, HostOptions options = {})
       : schedule_{schedule},

@@ -13,8 +13,8 @@ namespace tawpipe::inline v0::mpi {
 /// Nanoseconds to add to `now()` for rank 0's. Collective. Exactly 0 on rank 0's host, whose
 /// processes share one clock. The lowest rank of each other host queries rank 0 eight times and
 /// uses the quickest answer: rank 0 read its clock half of that round trip ago, so the error is at
-/// most half of it (D. L. Mills, RFC 958). Clocks drift by some 10 us a second, so this is done for
-/// every iteration.
+/// most half of it (D. L. Mills, RFC 958). Clocks drift by about 10 us a second, so this is done
+/// for every iteration.
 inline std::int64_t clock_offset(const Session& session) {
   constexpr int asked = 8;
   constexpr int tag = 1;

@@ -54,7 +54,8 @@ class MpiExecutor {
   using Number = T;
 
   /// Collective. @param make_layer  called once
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  if its number of ranks differs from the session's.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  if its number of ranks
+  /// differs from the session's.
   template <class MakeLayer>
   MpiExecutor(const Schedule& schedule, Session& session, MakeLayer&& make_layer, Optimizer optimizer, MpiOptions options = {})
       : schedule_{schedule},
@@ -116,8 +117,8 @@ class MpiExecutor {
   /// short message the sender's part may end earlier, and its next task start.
   /// @param observe  called with the gradients that this rank's updates use
   /// @throws what a layer or source throws on this rank, after telling all other ranks
-  /// (WatchOptions::failed); the
-  ///         program should end. DeviceError  if MPI fails, or another rank and there is no such callback.
+  /// (WatchOptions::failed); the program should end. DeviceError  if MPI fails, or another rank and
+  /// there is no such callback.
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
     failure_ = nullptr;

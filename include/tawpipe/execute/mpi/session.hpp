@@ -132,7 +132,7 @@ class Session {
 
   /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called if this
   /// rank cannot continue for a local reason, such as a file that cannot be written; the caller
-  /// then ends as well.
+  /// then ends, too.
   void fail(const std::string& why) { watch_->fail(why); }
 
  private:
