@@ -30,7 +30,7 @@ struct KindDifference {
   double error = 0;      ///< predicted / measured - 1; 0 where both are 0
 };
 
-/// A lane of a rank on which the tasks started in another order than predicted.
+/// A lane of a rank on which the tasks started in a different order from that predicted.
 struct OrderDifference {
   Rank rank = none<Rank>;
   int lane = 0;
@@ -57,7 +57,7 @@ inline Duration span_of(const Timeline& timeline) {
          *std::min_element(timeline.start.begin(), timeline.start.end());
 }
 
-/// predicted / measured - 1; infinite if something was predicted to take time and took none.
+/// predicted / measured - 1; infinite if a task was predicted to take time and took none.
 inline double relative_difference(double predicted, double measured) {
   if (measured > 0) return predicted / measured - 1;
   return predicted > 0 ? std::numeric_limits<double>::infinity() : 0;

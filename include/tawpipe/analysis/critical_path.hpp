@@ -34,8 +34,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Of the tasks before each task on its lanes, the one that ends last; of several, that of the first
-/// rank and lane.
+/// Of the tasks before each task on its lanes, the one that ends last; of several, that of the
+/// first rank and lane.
 /// @return [task] none if it is the first on all its lanes
 inline std::vector<TaskId> last_before(const Schedule& schedule, const Timeline& timeline) {
   std::vector<TaskId> before(schedule.tasks().size(), none<TaskId>);

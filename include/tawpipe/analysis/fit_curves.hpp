@@ -37,9 +37,9 @@ struct MeasuredDevice {
 /// A figure of the curves, as KernelCost::changes takes it.
 using CurveChange = std::pair<double DeviceCurves::*, double>;
 
-/// What fits the measured kernels best.
+/// The figures that fit the measured kernels best.
 struct FittedCurves {
-  std::vector<CurveChange> changes;  ///< those that the kernels say something about
+  std::vector<CurveChange> changes;  ///< the figures that the kernels determine
   std::vector<double> seconds;       ///< [kernel] that follow from them
   DeviceCurves curves;               ///< the generation's, with the changes
 };
@@ -74,7 +74,7 @@ class CurveFit {
     if (kernel.kind != Kernel::Kind::traffic) return attention_seconds(kernel, curves_, device_);
     return kernel.bytes / (device_.memory_bandwidth.value() * curves_.memory);
   }
-  /// Without the gap after it, which cannot be most of it.
+  /// Without the gap after it, which counts as at most three quarters of it.
   double net(const MeasuredKernel& one) const { return std::max(one.seconds - curves_.kernel_gap, one.seconds / 4); }
 
   void change(double DeviceCurves::*member, double value) {
@@ -140,8 +140,8 @@ class CurveFit {
 }  // namespace detail
 
 /// Fits the curves of `device` to what was measured on one: memory speed, large products and what
-/// their start costs, gradients of weights, attention and its heads, gaps. Figures of which nothing
-/// was measured stay the generation's.
+/// their start costs, gradients of weights, attention and its heads, gaps. Figures for which
+/// nothing was measured stay the generation's.
 inline FittedCurves fit_curves(const MeasuredDevice& measured, const DeviceSpec& device) {
   return detail::CurveFit{measured, device}.fit();
 }

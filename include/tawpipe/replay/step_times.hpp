@@ -22,7 +22,7 @@ namespace tawpipe::inline v0 {
 ///
 /// A layer takes the median time of the stages, without the first and the last if there are others,
 /// divided by their layers; the additional time of the first stage is the embedding's, and that of
-/// the last the head's. A message takes its time whatever its size, as such traces do not record
+/// the last the head's. A message takes its time whatever its size, since such traces do not record
 /// sizes.
 /// @param layers  of the model, cut evenly into the stages (chunks, if a rank holds several)
 /// @throws InputError  if the run records no stages or no passes, or the layers cannot be cut

@@ -37,7 +37,7 @@ struct StragglerRow {
   std::int32_t microbatch = -1;
 };
 
-/// The events of one step: and their dependencies in the training framework.
+/// The events of one step, and their dependencies in the training framework.
 class StragglerStep {
  public:
   StragglerStep(std::string name, const std::vector<std::string>& types, int replicas, int stages, std::vector<StragglerRow> rows,

@@ -22,8 +22,8 @@ namespace tawpipe::inline v0 {
 /// An event's delay is the time from the end of its last dependency to its start: the host, or
 /// causes that the trace does not show. A communication of several members starts for all when its
 /// last member starts; the time of each from then on is its own time, and its earlier waiting
-/// counts for none. A wait that the trace contradicts, as the earlier event ended after the later
-/// one started, is left out and counted.
+/// counts for none. A wait that the trace contradicts, because the earlier event ended after the
+/// later one started, is left out and counted.
 class TraceRecorder {
  public:
   /// @param stages  number of stages that events name; at least 1

@@ -50,7 +50,7 @@ struct TracedEvent {
   std::int32_t alike = -1;  ///< events with the same number do the same work; -1: unlike all others
   StageId stage = none<StageId>;
   std::int32_t microbatch = -1;
-  TimePoint start;  ///< as traced, since the step's first event
+  TimePoint start;  ///< as traced, from the step's first event
   TimePoint end;
 
   Duration delay{};  ///< set by the recorder, like all members below

@@ -41,7 +41,7 @@ inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
 
 /// Simulates compose(logical, whole, mesh) on `cluster` without making it: with one copy for each
 /// folded axis, where all copies provably do the same at the same time. Folds the axes that leave
-/// least to simulate.
+/// the least to simulate.
 /// @pre as folded_cost(): `cost` does not depend on a computation's task
 template <CostModel Cost>
 FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,

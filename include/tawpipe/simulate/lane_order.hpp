@@ -18,8 +18,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// The rows of a schedule's program that a task is in; a collective, and a task whose kind does not
-/// say it, names none.
+/// The rows of a schedule's program that a task is in; a collective names none, nor does a task
+/// whose kind does not tell.
 struct LaneEnds {
   std::int32_t first = -1;
   std::int32_t other = -1;  ///< of a message, that of its receiver
@@ -108,7 +108,7 @@ class LaneOrder {
     std::int32_t next;
   };
 
-  /// What a task's start looks at, in one place: each other would be another cache miss.
+  /// What a task's start looks at, in one place: each further place would be another cache miss.
   struct State {
     std::int32_t kind = 0;
     std::int32_t progress = 0;        ///< below 0: lanes in which it is not first; then: dependencies that have ended
@@ -187,7 +187,7 @@ class LaneOrder {
   std::vector<std::int32_t> free_;  ///< free entries in waiting_
 };
 
-/// The times of a schedule's tasks. @param graph, kinds, ends  as of LaneOrder
+/// The times of a schedule's tasks. @param graph, kinds, ends  as for LaneOrder
 TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds,
                                           std::vector<LaneEnds> ends);
 

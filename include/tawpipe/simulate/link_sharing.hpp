@@ -109,8 +109,8 @@ class LinkSharing {
 
  private:
   static constexpr double endless = std::numeric_limits<double>::infinity();
-  /// Rates this close are equal: sums in another order differ by less, and must not spread as if
-  /// something had changed.
+  /// Rates this close are equal: sums in a different order differ by less, and must not spread as
+  /// if something had changed.
   static constexpr double same = 1e-13;
 
   struct Member {
@@ -199,9 +199,9 @@ class LinkSharing {
         release(first.link);
       } else {
         // Below the level reached by the sweep, and just above it, differences are only rounding: a
-        // link that decided flows have saturated exactly, or one of equal links, another of which
-        // has decided a flow of both. All get the very same level, so that it does not matter which
-        // comes first.
+        // link that decided flows have saturated exactly, or one equal to another that has decided
+        // a flow of both. All get the very same level, so that it does not matter which comes
+        // first.
         if (level == endless) level = close(reached, link.level) ? link.level : reached;
         settle(first.link, level);
       }
@@ -263,7 +263,7 @@ class LinkSharing {
   /// The rate at which the link is saturated: decided flows keep theirs, free ones take as much as
   /// they can, and the others no more than they have, since another link limits them. Where that
   /// equals the share, both links limit them and it does not matter which counts: they share like
-  /// free flows, so that the share has the same bits.
+  /// free flows, so the share has the same bits.
   void compute_share(LinkId id) {
     Link& link = link_at(id);
     link.stale = false;

@@ -35,7 +35,7 @@ struct TaskGraphPlatform {
   bool operator==(const TaskGraphPlatform&) const = default;
 };
 
-/// A plain task graph, as columns. Tasks are numbered from 0 and wait for earlier ones only, so
+/// A plain task graph, as columns. Tasks are numbered from 0 and wait only for earlier ones, so
 /// there is no cycle.
 ///
 /// Semantics: a task starts when the last of its dependencies has ended. A computation then takes

@@ -175,7 +175,8 @@ class TaskGraphExport {
 /// Lost: the edges of a collective share links each for itself here, and as one flow in the
 /// simulator; a collective waits for one message's latency, not for all its steps; a message of a
 /// model without links has no bytes, only its latency. The purpose of tasks (ops, stages, buffers)
-/// is not in the graph. So the times equal the simulator's for schedules of passes only.
+/// is not in the graph. So the times equal the simulator's only for schedules that send nothing but
+/// passes.
 ///
 /// @throws InputError  if communications hold SMs (HeldSms), if the nodes are unequal, or messages
 /// of a kind do not have one latency, one bandwidth, and one link out and one in for each device

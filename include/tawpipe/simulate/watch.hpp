@@ -1,4 +1,4 @@
-// Tells whoever started a simulation how far it is.
+// Reports the progress of a simulation to the program that started it.
 // Not: a display of that (report/progress.hpp).
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Called with the number of a simulation's tasks that have ended, and of all.
+/// Called with the number of a simulation's tasks that have ended, and the number of all.
 using SimulationProgress = FunctionRef<void(std::size_t ended, std::size_t all)>;
 
 namespace detail {
@@ -18,8 +18,8 @@ inline thread_local const SimulationProgress* told_progress = nullptr;
 
 }  // namespace detail
 
-/// While it lives, each simulation that starts on this thread tells about a hundred times how far it
-/// is.
+/// While it lives, each simulation that starts on this thread reports its progress about a hundred
+/// times.
 ///
 /// Example:
 /// ```cpp

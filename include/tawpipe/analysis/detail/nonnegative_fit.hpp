@@ -14,7 +14,7 @@ namespace tawpipe::inline v0::detail {
 
 /// Seconds as a sum of n features, each times a nonnegative coefficient. Measurements with equal
 /// features count by their median, so that a few late ones do not matter; errors count relative to
-/// what was measured.
+/// the measured time.
 template <std::size_t n>
 class NonnegativeFit {
  public:
@@ -110,7 +110,7 @@ class NonnegativeFit {
     return indices;
   }
 
-  /// Least squares over the features `used` only, by the normal equations with columns scaled to
+  /// Least squares over only the features `used`, by the normal equations with columns scaled to
   /// length 1.
   /// @return false if the features depend on each other, or a coefficient would be negative
   bool solve(const std::vector<std::size_t>& used, Features& found) const {
