@@ -84,8 +84,7 @@ class ChakraImporter {
   }
 
   /// The lane of a task without one: computations on the first; each process group and each pair of
-  /// ranks on a lane of its own where they share a rank, so that only the trace's own waits delay
-  /// them.
+  /// ranks on a lane of its own where they share a rank, so only the trace's own waits delay them.
   class Lanes {
    public:
     explicit Lanes(std::size_t ranks) : taken_(ranks) {}
@@ -196,7 +195,8 @@ class ChakraImporter {
 /// lane: a device computes one after another, in an order that the waits allow, and each process
 /// group and each pair of ranks communicates one after another. Traces written by tawpipe are
 /// restored: ops, stages, microbatches, lanes, sizes and times, but no buffers.
-/// @throws InputError  naming file and node of an error or of a missing counterpart; ScheduleError  for a trace that cannot end.
+/// @throws InputError  naming file and node of an error or of a missing counterpart; ScheduleError
+/// for a trace that cannot end.
 /// Complexity: O(n log n) in nodes and waits.
 inline ImportedTrace import_chakra(const ChakraTrace& trace) { return detail::ChakraImporter{trace}.build(); }
 

@@ -225,8 +225,7 @@ class GanttDrawer {
 /// cell with its microbatch, whose data has rank, op, stage, microbatch, start and end (seconds,
 /// exact).
 /// @throws InputError  if the timeline has a different number of tasks, the cluster has fewer ranks
-/// than the schedule, or there
-///   are more than options.max_tasks tasks.
+/// than the schedule, or there are more than options.max_tasks tasks.
 /// Complexity: O(ends and members of all tasks).
 /// Source: the style of figure 3 of arXiv:2511.09741 and of the pipelines in arXiv:2104.04473.
 /// Example: `const std::string file = svg(gantt(schedule, timeline, {.cluster = &cluster}));`

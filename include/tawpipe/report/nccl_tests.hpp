@@ -51,9 +51,9 @@ inline std::string named_program(std::string_view text) {
 
 }  // namespace detail
 
-/// Reads the standard output of one program of nccl-tests: its lines "#  Rank ..." give ranks and hosts, its rows the
-/// out-of-place time of each size. The program is named by the output ("# Collective test starting:
-/// all_reduce_perf", since 2.17) or by `file`.
+/// Reads the standard output of one program of nccl-tests: its lines "#  Rank ..." give ranks and
+/// hosts, its rows the out-of-place time of each size. The program is named by the output
+/// ("# Collective test starting: all_reduce_perf", since 2.17) or by `file`.
 /// @throws InputError  naming `file` if it is not such an output, or the program is unknown.
 /// Source: NVIDIA nccl-tests, src/common.cu (the header and the format of rows),
 /// doc/PERFORMANCE.md.

@@ -106,7 +106,7 @@ inline OrderReport report_order(const CommProgram& program, bool with_mended = f
                                 [](const ProgramOrder& order) { return write_comm_program(order.program()); });
 }
 
-/// The same for PyTorch's rows. If they have computations only, sends and receives are added as
+/// The same for PyTorch's rows. If they have only computations, sends and receives are added as
 /// PyTorch adds them.
 /// @throws InputError  for rows that PyTorch would refuse; `source` names them
 inline OrderReport report_order(const PytorchSchedule& rows, const PytorchCallOptions& options = {},

@@ -24,7 +24,7 @@ namespace detail {
 /// Pickle's machine with a stack, a memo and no imports. Protocols 2 to 5.
 ///
 /// Values recalled from the memo are copies. Lists and dictionaries are filled after they are
-/// memoized, so they are copied when they leave the stack; but only those that are recalled at all
+/// memoized, so they are copied when they leave the stack; but only those that are ever recalled
 /// (PyTorch's recorder shares the frames of a call stack).
 class PickleReader {
  public:
@@ -353,7 +353,7 @@ class PickleReader {
 /// Whether the bytes begin like a pickle of protocol 2 or later.
 inline bool is_pickle(std::string_view bytes) { return bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5; }
 
-/// The value of a pickle that holds data only; tuples become lists, numeric keys become texts.
+/// The value of a pickle that holds only data; tuples become lists, numeric keys become texts.
 /// @throws InputError  naming the byte, for anything that is not data.
 inline nlohmann::json parse_pickle(std::string_view bytes) { return detail::PickleReader{bytes}.read(); }
 

@@ -268,8 +268,7 @@ inline bool has_transfers(const PytorchSchedule& schedule) {
 /// @pre has_transfers(schedule), or it has no messages between ranks; add_communication() adds them
 /// as PyTorch does
 /// @throws InputError  in one line, naming line and cell: a computation without its receive before
-/// it, a send before its data is
-///                     computed, stages on two ranks.
+/// it, a send before its data is computed, stages on two ranks.
 inline CommProgram pytorch_calls(const PytorchSchedule& schedule, const PytorchCallOptions& options = {},
                                  std::string_view source = "PyTorch CSV") {
   return detail::PytorchCalls{schedule, options, source}.build();

@@ -57,7 +57,7 @@ constexpr PytorchOp pytorch_op_of(Op op, PytorchGrammar grammar) {
 /// The schedule with sends and receives: after each computation whose result another rank needs
 /// comes its send, and at that moment its receive is appended to the other rank's row. Rows advance
 /// in turn by one cell; idle cells count as turns, and are removed. These are the rows that PyTorch
-/// itself makes when it loads a file with computations only.
+/// itself makes when it loads a file with only computations.
 /// @throws InputError  if it already has sends or receives, does not fit together
 /// (pipeline_program()), or cannot run.
 inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::string_view source = "PyTorch schedule") {

@@ -68,8 +68,8 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
         },
         "run each stage once forward and once backward for each microbatch");
   };
-  // Walks all stages and microbatches along the sorted meetings; where there are far more of them
-  // than tasks, the end is certain before that.
+  // Walks all stages and microbatches along the sorted meetings; where there are far more of these
+  // than tasks, the result is certain earlier.
   std::array<std::size_t, 4> at{};
   const auto has = [&](Op op, std::int64_t key) {
     const auto& meetings = met[static_cast<std::size_t>(op)];

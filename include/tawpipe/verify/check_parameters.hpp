@@ -98,7 +98,7 @@ class ParametersCheck {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;
   }
-  /// The weights that a gather brings for a while: their layers' may be in fewer bits.
+  /// The weights that a gather brings for a while: those of layers may be in fewer bits.
   void find_gathered() {
     gathered_.resize(parts_.buffers.size(), 0);
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
@@ -110,7 +110,7 @@ class ParametersCheck {
       }
     }
   }
-  /// The least that a gathered weight takes.
+  /// The least bytes that a gathered weight takes.
   std::int64_t gathered_each() const { return schedule_.workload().gathered_bytes({}, 1).value(); }
   void buffer(BufferId id) {
     const Buffer& buffer = schedule_.buffer(id);

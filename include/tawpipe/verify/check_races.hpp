@@ -15,8 +15,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Adds each pair of unordered uses of a buffer, last writer against its next users and readers
-/// against the next writer. A buffer's tasks all take part on its rank, so "before" is one
+/// Adds each pair of unordered uses of a buffer, the last writer against its next users, and
+/// readers against the next writer. A buffer's tasks all take part on its rank, so "before" is one
 /// comparison with a clock. A rank computes one thing at a time: two unordered computations of it
 /// are also such a pair. So is a buffer that one task names twice.
 ///

@@ -17,8 +17,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Whether the whole message passes through a buffer used so, and must fit. (For a gather, through
-/// one buffer a rank.)
+/// Whether the whole message passes through a buffer with this use, and must fit. (For a gather,
+/// through one buffer a rank.)
 inline bool carries_message(const Task& task, Access access) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) return false;
   if (gathers(task.op)) return access != Access::read;

@@ -320,8 +320,8 @@ class FlightDoctor {
   }
 
   /// Each rank that does not issue the call of others waits in a call of its own that others do not
-  /// issue: where calls block the host, as Gloo's do, no rank gets to record the call that would
-  /// show the cycle.
+  /// issue: where calls block the host, as Gloo's do, no rank reaches the point of recording the
+  /// call that would show the cycle.
   void find_circle_of_hosts(const HangVerdict& verdict) {
     std::map<std::int32_t, const FlightCall*> stands;  // rank, its first call without a counterpart
     for (const CallRef& ref : verdict.missing) stands.try_emplace(ref.rank, call_of_[at(ref.rank)][at(ref.call)]);

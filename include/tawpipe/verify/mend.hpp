@@ -123,7 +123,8 @@ class ProgramOrder {
     return in_one_order(eager, ", receives as early as that order has them");
   }
 
-  /// Puts calls into another order. @return false if one would come before a call that it waits for
+  /// Puts calls into a different order. @return false if one would come before a call that it waits
+  /// for
   static bool reorder(std::vector<CommCall>& rank, const std::vector<std::int32_t>& order) {
     std::vector<std::int32_t> place(rank.size(), -1);
     std::vector<CommCall> calls;

@@ -100,7 +100,7 @@ class KinetoReader {
   static constexpr int max_ranks = 1 << 20;
 
   /// @param source  the file's name, for messages
-  /// @param order  whether to read launches and waits as well
+  /// @param order  whether to read launches and waits, too
   static KinetoEvents read(std::string_view text, std::string_view source, bool order = false) {
     if (text.starts_with("\x1f\x8b")) throw InputError(one_line(concat(source, ": compressed; unpack it first, as with gunzip")));
     KinetoReader reader;

@@ -43,7 +43,7 @@ class KinetoMeetings {
   static std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
   /// Which items of which ranks form a communication. Those that some traced member lacks stay
-  /// single.
+  /// separate.
   void find_meetings() {
     std::map<std::string, std::vector<Place>> by_name;
     std::map<int, int> place_of;

@@ -67,8 +67,8 @@ inline void read_stage_number(JsonValue value, std::int64_t& into) { into = valu
 inline void read_stage_number(JsonValue value, Bytes& into) { into = read_bytes(value); }
 inline void read_stage_number(JsonValue value, Flops& into) { into = Flops{value.positive_or_zero()}; }
 
-/// The names of a model's parameters: blocks before the layers with their numbers of parameters, the
-/// layers' own name by itself, blocks after them.
+/// The names of a model's parameters: blocks before the layers with their numbers of parameters,
+/// the layers' own name by itself, blocks after them.
 inline ParameterNames read_names(JsonValue list) {
   ParameterNames names;
   std::vector<ParameterBlock>* edge = &names.first_edge;

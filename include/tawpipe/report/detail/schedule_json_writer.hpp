@@ -174,7 +174,7 @@ class ScheduleJsonWriter {
     const Workload& workload = schedule_.workload();
     add(",\n\"workload\":{{");
     if (workload.is_abstract()) {
-      // For a single whole stage the share is that of all devices: the only place that shows their
+      // For a single whole stage the share is that of all devices: no other place shows their
       // number.
       add(R"("devices":{},"microbatches":{}}})", workload.split(1)[0].share.numerator, workload.microbatches());
       return;

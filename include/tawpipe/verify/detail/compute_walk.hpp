@@ -33,7 +33,7 @@ class ComputeWalk {
   }
 
  private:
-  // ---- weights ----------------------------------------------------------------------------------------------------------
+  // ---- weights ----------------------------------------------------------------------------------
 
   /// Each run of parameters that the task needs must be complete in one of the weight buffers that
   /// it reads.
@@ -121,7 +121,7 @@ class ComputeWalk {
         "name the buffer with the weights of the task's own stage");
   }
 
-  // ---- gradients --------------------------------------------------------------------------------------------------------
+  // ---- gradients --------------------------------------------------------------------------------
 
   /// Adds the microbatch's contribution for each run of parameters, in the first buffer that has
   /// room for it.

@@ -41,7 +41,7 @@ class MessageWalk {
   }
 
  private:
-  // ---- parameters -------------------------------------------------------------------------------------------------------
+  // ---- parameters -------------------------------------------------------------------------------
 
   void parameters(TaskId t, const ParameterMessage& message, ContentKind kind) {
     const Task& task = schedule_.task(t);
@@ -195,7 +195,7 @@ class MessageWalk {
     if (!defined) walk_.unwritten(t, use);
   }
 
-  // ---- activations ------------------------------------------------------------------------------------------------------
+  // ---- activations ------------------------------------------------------------------------------
 
   /// Passes, exchanges and all_to_alls: one buffer in each direction.
   void activations(TaskId t, const ParameterMessage& message) {
@@ -267,7 +267,7 @@ class MessageWalk {
         "let the message be as large as what it carries");
   }
 
-  // ---- host copies ------------------------------------------------------------------------------------------------------
+  // ---- host copies ------------------------------------------------------------------------------
 
   /// Copies all that a buffer holds into one of the same kind. @pre check_transfers() reports
   /// errors in its form
@@ -329,7 +329,7 @@ class MessageWalk {
     walk_.states(target.buffer) = states;
   }
 
-  // ---- others -----------------------------------------------------------------------------------------------------------
+  // ---- others -----------------------------------------------------------------------------------
 
   /// Checks the sum of a number; an empty payload carries nothing.
   void others(TaskId t) {

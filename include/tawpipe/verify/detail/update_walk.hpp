@@ -41,8 +41,8 @@ class UpdateWalk {
     Named gradient;
     for (const Use& use : schedule_.uses(t)) {
       const ContentKind kind = walk_.kind(use.buffer);
-      // Weights may be overwritten: the optimizer states include a copy in full precision. Not where
-      // other updates change pieces of them, to which the gradient is left as it is, too.
+      // Weights may be overwritten: the optimizer states include a copy in full precision. Not
+      // where other updates change pieces of them, to which the gradient is left as it is, too.
       const bool shared = users_[index(use.buffer)] > 1;
       const bool changed = (use.access == Access::read_write && !(shared && kind == ContentKind::gradients)) ||
                            (use.access == Access::write && kind == ContentKind::weights && !shared);
