@@ -32,7 +32,7 @@ struct FrameworkJob {
   std::int64_t sequence = 0;                ///< tokens; 0: not given
   std::int64_t global_batch = 0;            ///< sequences
   std::optional<Recompute> recompute = {};  ///< none: not given
-  int recompute_layers = 0;                 ///< full: of the first so many layers of each stage; 0: of all
+  int recompute_layers = 0;                 ///< full: this many first layers of each stage; 0: all
   RecomputeParts recompute_parts = {};      ///< selective: of these parts; none: its own choice
   bool sequence_parallel = true;
   StateSharding sharding = StateSharding::optimizer;  ///< over data- and context-parallel devices
@@ -45,13 +45,13 @@ struct FrameworkJob {
   int context_inner = 0;  ///< of an exchange in two levels
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
-  std::int64_t optimizer_bytes = 0;            ///< of a parameter's states; 0: as with all of them in float32
+  std::int64_t optimizer_bytes = 0;            ///< of a parameter's states; 0: as if all were in float32
   bool master_copies = true;                   ///< they include a copy of weights of 16 bits
   bool edges_count_as_layers = false;          ///< embedding and loss, when the model is cut into stages
-  StageCut stage_cut = {};                     ///< where stages are not of as many layers each, with these
+  StageCut stage_cut = {};                     ///< if stages have different numbers of layers: these
   std::optional<Dtype> dtype = {};             ///< of the weights, if the settings give it
-  std::optional<ProductFormat> products = {};  ///< of the layers' products, if the settings give it by itself
-  bool narrow_gathers = false;                 ///< with that, weights are gathered in it
+  std::optional<ProductFormat> products = {};  ///< of the layers' products, if given separately
+  bool narrow_gathers = false;                 ///< weights are gathered in the products' format
   std::optional<Transformer> model = {};       ///< if the settings give all of it
   std::string model_lacks = {};                ///< otherwise what is missing
   std::vector<std::string> notes = {};         ///< what was read but is not modelled, with its line
@@ -118,8 +118,8 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
   return job;
 }
 
-/// The model with its weights in that format; products of float32 are float32, unless they are in
-/// another format.
+/// The model with its weights in that format; products of float32 weights are float32, unless they
+/// are in another format.
 inline Transformer with_dtype(Transformer model, Dtype dtype) {
   if (dtype == model.dtype) return model;
   const bool plain = model.products == ProductFormat::bits16 || model.products == ProductFormat::bits32;
@@ -128,7 +128,7 @@ inline Transformer with_dtype(Transformer model, Dtype dtype) {
   return model;
 }
 
-/// The model with its products as the job gives them by themselves, if it does.
+/// The model with its products in the format that the job gives separately, if it does.
 inline Transformer with_products(Transformer model, const FrameworkJob& job) {
   if (!job.products) return model;
   model.products = *job.products;
@@ -144,8 +144,8 @@ struct OptimizerBytes {
   bool operator==(const OptimizerBytes&) const = default;
 };
 
-/// The parts of all of them together, where they are equal moments of 4, 2 or 8 bytes and, if weights
-/// of 16 bits have them, master copies of 4 or 2; none otherwise.
+/// The parts of all of them together, where they are equal moments of 4, 2 or 8 bytes and, if
+/// weights of 16 bits have them, master copies of 4 or 2; none otherwise.
 inline std::optional<OptimizerBytes> parts_of_optimizer(std::int64_t all, Dtype dtype, bool copies = true) {
   const bool copied = size_bytes(dtype) < 4 && copies;
   for (const std::int64_t master : {copied ? 4 : 0, copied ? 2 : 0}) {
@@ -156,10 +156,10 @@ inline std::optional<OptimizerBytes> parts_of_optimizer(std::int64_t all, Dtype 
   return std::nullopt;
 }
 
-/// The weights' format, bfloat16 where it is not said.
+/// The weights' format; bfloat16 if not given.
 inline Dtype job_dtype(const FrameworkJob& job) { return job.dtype ? *job.dtype : job.model ? job.model->dtype : Dtype::bf16; }
 
-/// The same of a job.
+/// The same for a job.
 inline std::optional<OptimizerBytes> optimizer_of(const FrameworkJob& job) {
   const Dtype dtype = job_dtype(job);
   if (job.optimizer_bytes == 0) return OptimizerBytes{size_bytes(dtype) < 4 && job.master_copies ? 4 : 0, 4};
@@ -218,8 +218,8 @@ class Reasons {
   std::vector<std::string> reasons_;
 };
 
-/// Requirements of any framework on the stages, the loss and the batch.
-/// @param writes_cut  whether the job's stages are written though they are not equal
+/// Requirements that every framework has for the stages, the loss and the batch.
+/// @param writes_cut  whether the job's stages are written even if they are unequal
 inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job, bool writes_cut = false) {
   reasons.add_if(!job.stage_cut.is_even() && !writes_cut && job.mesh.pipeline > 1 && !job.splits_batch(),
                  "stages of other than equal numbers of layers are not written (--layers-per-stage)");

@@ -1,4 +1,4 @@
-// Other frameworks by name: reading their settings, writing a plan as such settings, and finding
+// Other frameworks by name: reading their settings, writing a plan as settings, and finding
 // the plans that they can run.
 // Not: their settings (megatron.hpp, torchtitan.hpp, deepspeed.hpp).
 #pragma once
@@ -35,8 +35,8 @@ inline Framework parse_framework(std::string_view text) {
   throw InputError(unknown_name("framework", text, {"megatron", "torchtitan", "deepspeed"}));
 }
 
-/// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file that ends
-/// so) torchtitan's, a script Megatron-LM's.
+/// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file name ending
+/// in .toml) torchtitan's, a script Megatron-LM's.
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
   if (path.ends_with(".toml")) return Framework::torchtitan;
@@ -161,7 +161,7 @@ bool framework_runs(const PlanRequest& request, const PlanLayout& layout, const 
 }
 
 /// The parts of a layer that the framework's selective recomputation runs again where none are
-/// named; none: as tawpipe's own choice.
+/// named; none: the same as tawpipe's own choice.
 inline RecomputeParts unnamed_parts(Framework framework) { return {.core_attn = framework == Framework::megatron}; }
 
 /// The request for the best plan among those that the framework can run, with the framework's
@@ -176,8 +176,8 @@ inline PlanRequest for_framework(Framework framework, PlanRequest request) {
   return request;
 }
 
-/// The problem with a framework's switches at their best: what it always does, and overlaps that it
-/// can turn on.
+/// The problem with a framework's switches at their best: what it always does, and every overlap
+/// that it can turn on.
 inline Problem with_best_switches(Framework framework, Problem problem) {
   const bool zero = framework == Framework::deepspeed;
   problem.sequence_parallel = !zero;

@@ -95,7 +95,7 @@ class JsonSettings {
 
 }  // namespace detail
 
-/// @throws InputError  for what is not JSON, or not an object
+/// @throws InputError  for text that is not JSON, or not an object
 inline SettingsText json_settings(std::string_view text, std::string_view source) {
   return detail::JsonSettings{text, source}.read();
 }

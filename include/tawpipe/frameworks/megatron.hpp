@@ -1,6 +1,6 @@
 // Conversion between Megatron-LM's flags and a plan.
-// Not: the table of flags (megatron_flags.hpp), its parts as read (detail/megatron_reading.hpp), nor
-// scripts (shell_script.hpp).
+// Not: the table of flags (megatron_flags.hpp), its parts as read (detail/megatron_reading.hpp),
+// nor scripts (shell_script.hpp).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Settings of another framework, by name: a table maps each to a member, and they are read and
-// written by it.
+// Settings of another framework, by name: a table maps each to a member, and is used to read and
+// write them.
 // Not: the texts that contain them (shell_script.hpp, toml_settings.hpp, json_settings.hpp) nor
 // what they mean for a plan.
 #pragma once
@@ -41,7 +41,7 @@ struct SettingsText {
 template <class Settings>
 struct SettingField {
   std::string_view name;
-  /// A bool is set by the name only in a command line, and is true or false elsewhere.
+  /// On a command line a bool is set by its name, without a value; elsewhere it is true or false.
   std::variant<int Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*> member;
   std::vector<std::string_view> words = {};  ///< the values that a text may have; none: any
   bool list = false;                         ///< a text of several values, kept with spaces between them
@@ -63,7 +63,7 @@ struct SettingsTable {
   std::vector<SettingField<Settings>> fields;
   std::vector<ForeignSetting> foreign;
   std::string_view skipped;  ///< names that do not affect the layout, separated by spaces; "job.*" for a whole section
-  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and what means the same now
+  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and the current one
 };
 
 /// Settings as read: their values, and the line of each.

@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// torchtitan's name of a pipeline, ours, and the chunks of a device: 0 if they can be chosen.
+/// torchtitan's name for a pipeline, ours, and the chunks of a device: 0 if they can be chosen.
 struct TorchtitanPipeline {
   std::string_view name;
   std::string_view ours;
@@ -93,7 +93,7 @@ inline Transformer as_torchtitan_runs(Transformer model, bool compiled) {
 
 namespace detail {
 
-/// Products in 8 bits, and weights that are gathered so.
+/// Products in 8 bits, and weights that are gathered in 8 bits.
 /// Source: torchtitan, components/quantization/float8.py; torchao, float8/config.py: float8
 /// gathers have one scale a tensor.
 inline void read_torchtitan_float8(ReadSettings<TorchtitanSettings>& read, FrameworkJob& job) {
@@ -123,7 +123,7 @@ inline void read_torchtitan_float8(ReadSettings<TorchtitanSettings>& read, Frame
 }  // namespace detail
 
 /// The job that torchtitan's settings describe, on that many devices.
-/// @param layers  of the model that is given in place of theirs; 0: none
+/// @param layers  of the model that is given in place of torchtitan's; 0: none
 /// @throws InputError  naming setting, line and what would be right
 inline FrameworkJob torchtitan_job(std::string_view text, std::string_view source, int devices, int layers) {
   ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), toml_settings(text, source));

@@ -1,4 +1,4 @@
-// What Megatron-LM's flags say of a job, part by part: the model, recomputation, the optimizer's
+// What Megatron-LM's flags say about a job, part by part: the model, recomputation, the optimizer's
 // states, levels of context parallelism.
 // Not: the job (frameworks/megatron.hpp).
 #pragma once
@@ -65,7 +65,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                    : flags.fp8_recipe == "blockwise" ? ProductFormat::fp8_block
                                                      : ProductFormat::fp8;
   model.narrow_gathers = flags.narrow_gathers && model.products == ProductFormat::fp8;
-  // Transformer Engine's kernel works in the logits' numbers, Megatron-LM's own in float32
+  // Transformer Engine's kernel works in the logits' format, Megatron-LM's own in float32
   // (VocabParallelCrossEntropy.calculate_logits_max).
   model.loss_in_float32 = !(flags.loss_fusion && flags.loss_fusion_by == "te");
   try {
@@ -159,7 +159,7 @@ inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
                          " of --context-parallel-size"));
 }
 
-/// Bytes of the optimizer's states of a parameter; 0: as with all of them in float32.
+/// Bytes of the optimizer's states of a parameter; 0: as if all of them were in float32.
 inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, Dtype dtype) {
   const MegatronFlags& flags = read.values;
   const auto width = [](std::string_view word) { return word == "fp32" ? 4 : word == "fp8" ? 1 : 2; };
@@ -174,7 +174,7 @@ inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, 
 }
 
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
-/// that --recompute-modules names, without which it is of attention.
+/// that --recompute-modules names, or of attention without that flag.
 /// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py (core 0.15),
 /// TransformerConfig.__post_init__: recompute_modules = ["core_attn"].
 inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {

@@ -114,7 +114,8 @@ class ShellConditions {
     if (tests_.join == ShellJoin::and_then) value = both(tests_.value, value);
     if (tests_.join == ShellJoin::or_else) value = negated(both(negated(tests_.value), negated(value)));
     if (tests_.join == ShellJoin::other || join == ShellJoin::other) value = std::nullopt;
-    // `mkdir -p data && RANKS=8`: outside of a condition, what is not a test is taken to end well.
+    // `mkdir -p data && RANKS=8`: outside a condition, a command that is not a test is assumed to
+    // succeed.
     if (!in_condition && !is_test && join != ShellJoin::or_else) value = true;
     tests_ = {value, join};
     if (!in_condition && join == ShellJoin::none) tests_ = {};
@@ -122,8 +123,8 @@ class ShellConditions {
 
  private:
   struct Block {
-    std::optional<bool> runs = true;  ///< whether the branch does
-    std::optional<bool> left = true;  ///< whether no branch before it did
+    std::optional<bool> runs = true;  ///< whether the branch runs
+    std::optional<bool> left = true;  ///< whether no branch before it runs
     bool condition = false;           ///< between `if` or `elif` and `then`
   };
   struct Tests {
