@@ -1,4 +1,4 @@
-// Predicts one training iteration: a cluster, a model, a schedule, and what comes of them.
+// Predicts one training iteration: a cluster, a model, a schedule, and the result.
 #include <cstdio>
 
 #include "tawpipe/tawpipe.hpp"

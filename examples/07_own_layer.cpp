@@ -54,7 +54,7 @@ auto v(Byte* layers, int l) {
 // entropy. Saved: the input of each layer and of the head.
 class Perceptrons {
  public:
-  // What a schedule has to know of it, for one microbatch.
+  // What a schedule must know about it, for one microbatch.
   static LayerStack model() {
     const Bytes activation{tokens * sizeof(Row)};
     LayerStack model{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64};
@@ -129,8 +129,8 @@ class Perceptrons {
 
  private:
   static const Row* saved(const BackwardArgs& args, int l) { return rows(args.saved.data()) + l * tokens; }
-  // The gradient of layer l's input (l = 0) or of the output of the layer before. In a stash where
-  // the two backwards run apart.
+  // The gradient of layer l's input (l = 0) or of the previous layer's output: in the stash if the
+  // two backwards run separately.
   Row* kept(const BackwardArgs& args, int l) {
     const int place = l > 0 ? l - 1 : args.stage->layers;
     if (!args.stash.empty()) return rows(args.stash.data()) + place * tokens;

@@ -34,8 +34,8 @@ inline void terminate(int) {
   std::signal(SIGTERM, SIG_DFL);
   std::raise(SIGTERM);
 }
-/// SIGALRM comes in so many milliseconds, unless the process leaves already. May be called in a
-/// signal's handler.
+/// SIGALRM comes in that many milliseconds, unless the process is already leaving. May be called in
+/// a signal's handler.
 inline void alarm_in(int milliseconds) {
   if (leaving.load()) return;
   const itimerval time{{0, 0}, {milliseconds / 1000, milliseconds % 1000 * 1000}};
@@ -95,7 +95,7 @@ class LeaveAfter {
 };
 
 /// If the program has not set up SIGTERM itself, it ends the process half a second late from now
-/// on: launchers send it to all ranks at once when one has died; in the meantime they find out
+/// on: launchers send it to all ranks at once when one has died; in the meantime the ranks find out
 /// which one.
 inline void delay_terminate() {
   struct sigaction now_set {};

@@ -17,8 +17,9 @@ struct Module {
 
 /// Loads it from the command's folder in a build, or from its installed folder; it stays loaded.
 /// @return dlopen()'s handle
-/// @throws InputError  if this tawpipe has no such module, or one of another version; DeviceError  if a library that the module
-///   needs is missing on this machine, with the library's name.
+/// @throws InputError  if this tawpipe has no such module, or one of a different version;
+/// DeviceError  if a library that the module needs is missing on this machine, with the library's
+/// name.
 void* load_module(const Module& module);
 
 }  // namespace tawpipe::sim

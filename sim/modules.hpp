@@ -22,8 +22,9 @@ using ModuleRun = int(const ExecutionRequest& request, const ExecutionModel& mod
 /// Runs with the module of --backend `name`, which stays loaded.
 /// @param name  mpi or cuda
 /// @return what `use` returned for the root
-/// @throws InputError  if this tawpipe has no such module, or one of another version; DeviceError  if a library that the module
-///   needs is missing on this machine, with the library's name.
+/// @throws InputError  if this tawpipe has no such module, or one of a different version;
+/// DeviceError  if a library that the module needs is missing on this machine, with the library's
+/// name.
 template <class T>
 int run_by_module(const char* name, const ExecutionRequest& request, const ExecutionModel& model, const UseExecutor<T>& use);
 

@@ -14,7 +14,8 @@ namespace tawpipe::sim {
 class PictureFile {
  public:
   /// @param path  "": none; the ending sets the format
-  /// @throws InputError  if it ends neither in .svg nor in .png; DeviceError  if Cairo is missing for a PNG
+  /// @throws InputError  if it ends neither in .svg nor in .png; DeviceError  if Cairo is missing
+  /// for a PNG
   PictureFile(const char* flag, const std::string& path);
   explicit operator bool() const { return file_.has_value(); }
   /// @pre *this

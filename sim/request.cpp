@@ -121,8 +121,7 @@ std::string recompute_text(const RecomputeFlag& flag) {
 
 namespace {
 
-/// What flags say of the model. @param says_fusion  whether it was read from what says if SwiGLU is
-/// fused
+/// What flags say about the model. @param says_fusion  whether its source says if SwiGLU is fused
 void take_model_flags(const Request& request, bool says_fusion, Transformer& model) {
   if (request.loss_chunk > 0) {
     model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));

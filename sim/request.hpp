@@ -108,27 +108,27 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others = 
 /// The best of the problem's schedules, among those that the library ships; compiled once for all
 /// commands.
 Prediction predict(const Problem& problem);
-/// The best choice of what the problem and `choice` leave open (search/choose.hpp), compiled once
-/// as well.
+/// The best choice of what the problem and `choice` leave open (search/choose.hpp), also compiled
+/// once.
 Chosen choose(const Problem& problem, const ScheduleChoice& choice);
 /// A layout that fits if none of the problem's schedules does (search/what_fits.hpp).
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
 
-/// The name of a device that was assumed for want of another; "" where none was, or no time depends
-/// on it.
+/// The name of a device that was assumed because none was given; "" if none was assumed, or no time
+/// depends on it.
 std::string assumed_device(const Problem& problem);
 
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
-/// --context-exchange: how, and of all-to-all+ring:INNER the inner size (0: not given).
+/// --context-exchange: how, and for all-to-all+ring:INNER the inner size (0: not given).
 /// @throws InputError  for anything else
 std::pair<ContextExchange, int> parse_context_flag(const std::string& text);
 /// The same as text.
 std::string context_text(ContextExchange exchange, int inner);
 
-/// --recompute none, selective, selective:PARTS (none: its own choice), full, or full:LAYERS of each
-/// stage (0: all).
+/// --recompute none, selective, selective:PARTS (none: its own choice), full, or full:LAYERS of
+/// each stage (0: all).
 struct RecomputeFlag {
   Recompute policy = Recompute::none;
   int layers = 0;

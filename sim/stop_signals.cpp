@@ -32,8 +32,8 @@ std::array<bool, taken_signals.size()> installed{};
 std::mutex installing;
 int users = 0;
 
-/// Of the launcher, which sends SIGTERM and kills later.
-int grace_milliseconds = 0;  ///< what it gives, less what leaving takes; 0: it does not limit it
+/// The time from the launcher's SIGTERM to its SIGKILL.
+int grace_milliseconds = 0;  ///< less what leaving takes; 0: no limit
 std::string grace_note;
 
 void say(std::string_view text) {
@@ -64,7 +64,7 @@ void stop_at_step(int signal, siginfo_t* info, void*) {
   leave_detail::alarm_in(grace_milliseconds);
 }
 
-/// What Open MPI's mpirun says in the environment of what it starts.
+/// What Open MPI's mpirun sets in the environment of the processes that it starts.
 void find_grace() {
   if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return;
   const char* const given = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");

@@ -17,9 +17,9 @@ std::string_view name_of_signal(int signal);
 /// process as if none lived; signals that are ignored stay so. Ranks that are threads of a process
 /// have one each.
 ///
-/// Open MPI's mpirun tells its processes to end by SIGTERM, whatever it was told itself, and kills
-/// them soon after. Before that comes, files that are not finished are removed and the process
-/// ends.
+/// Open MPI's mpirun tells its processes to end by SIGTERM, whatever signal it received itself, and
+/// kills them soon after. Before that comes, files that are not finished are removed and the
+/// process ends.
 class StopSignals {
  public:
   /// @param wanted  whether this one does anything. @param tells  on standard error: of this

@@ -62,7 +62,8 @@ void add_command(std::string& out, std::string_view line, int width) {
   out += now + "\n";
 }
 
-/// A line in parts that fit. Text in columns, "cluster  a800: 3 nodes", continues under its last one.
+/// A line in parts that fit. Text in columns, "cluster  a800: 3 nodes", continues under its last
+/// one.
 std::vector<std::string> broken(std::string_view line, int width) {
   std::size_t hang = indentation(line);
   if (const std::size_t gap = line.find("  ", hang); gap != std::string_view::npos) {

@@ -56,7 +56,7 @@ struct Model {
   std::function<Part()> embedding = {};  ///< ids [microbatch, sequence] -> [microbatch, sequence, hidden]
   std::function<Part()> layer = {};      ///< [microbatch, sequence, hidden] -> the same
   std::function<Part()> head = {};       ///< [microbatch, sequence, hidden] -> what `loss` takes
-  /// Mean over the tokens, of what the head gives and targets [microbatch, sequence]; a scalar.
+  /// The mean over the tokens, from the head's result and targets [microbatch, sequence]; a scalar.
   std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)> loss = {};
 };
 
@@ -139,7 +139,7 @@ inline torch::Tensor flattened(std::span<const Part> parts) {
 
 /// The tensor's memory for an executor to keep those parameters of a rank in: one entry of
 /// kept_parameters().
-/// @throws InputError  if the tensor is of another dtype or size, or not contiguous.
+/// @throws InputError  if the tensor is of a different dtype or size, or not contiguous.
 inline tawpipe::LentParameters lend(const torch::Tensor& tensor, const Model& model, tawpipe::Rank rank,
                                     tawpipe::ContentKind kind, std::vector<tawpipe::ParameterRange> parameters) {
   std::int64_t count = 0;
@@ -156,7 +156,7 @@ inline tawpipe::LentParameters lend(const torch::Tensor& tensor, const Model& mo
 
 /// LayerCompute by autograd, for any schedule: weights are wherever the schedule has them at the
 /// moment, so modules take them by from_blob for each call. A layer's forward keeps its input, and
-/// its backward runs it again: modules must give the same twice, so no dropout. On a device
+/// its backward runs it again: modules must give the same result twice, so no dropout. On a device
 /// (TAWPIPE_TORCH_CUDA) it models DeviceLayer, without capture into a graph.
 class TorchLayers {
  public:
@@ -241,7 +241,7 @@ class TorchLayers {
     return loss;
   }
 
-  /// The gradient of `y` by its input `x` (where that is asked for), and by the part's parameters,
+  /// The gradient of `y` by its input `x` (where that is requested), and by the part's parameters,
   /// added to `gradients`.
   torch::Tensor gradient(const Part& part, const torch::Tensor& y, const torch::Tensor& dy, const torch::Tensor& x, bool input,
                          std::byte* gradients) const {

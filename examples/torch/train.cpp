@@ -1,5 +1,5 @@
 // Trains a model of torch::nn modules by schedules of this library, in tensors that the program
-// lends, and holds losses, gradients and weights against the same training in plain LibTorch.
+// lends, and compares losses, gradients and weights with the same training in plain LibTorch.
 // Not: the adapter (torch_layers.hpp).
 #include <cmath>
 #include <cstdio>
@@ -117,7 +117,7 @@ Trained train_plainly(const std::vector<tawpipe_torch::Part>& parts, const tawpi
   return trained;
 }
 
-/// By a schedule, in tensors of this program's: for each rank those that hold the weights and the
+/// By a schedule, in this program's own tensors: for each rank those that hold the weights and the
 /// gradients it keeps.
 Trained train_by(const char* name, const std::vector<std::int32_t>& nodes, const tawpipe_torch::Model& model,
                  const torch::Tensor& initial, int steps) {
@@ -188,7 +188,7 @@ bool compare(const Trained& plain, const Trained& found) {
   return same;
 }
 
-/// What the adapter says to what does not fit.
+/// Prints the error with which a call refuses what does not fit.
 template <class Call>
 bool refuses(const char* what, Call&& call) {
   try {

@@ -13,10 +13,10 @@ namespace tawpipe::sim {
 /// The word, quoted for a shell.
 std::string shell_word(const std::string& word);
 
-/// Flags and their new values, in the order in which they are told; "" removes the flag.
+/// Flags and their new values, in the order in which they are reported; "" removes the flag.
 using FlagChanges = std::vector<std::pair<std::string, std::string>>;
 
-/// The flags by which the layout differs from what was asked.
+/// The flags by which the layout differs from the one requested.
 FlagChanges changes_for(const Problem& asked, const FittingLayout& fitting);
 
 /// "tawpipe" and the arguments of the command line as given, with these changes.

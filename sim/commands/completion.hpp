@@ -9,7 +9,7 @@
 
 namespace tawpipe::sim {
 
-/// Prints the script for bash, zsh or fish. @throws InputError  for another shell
+/// Prints the script for bash, zsh or fish. @throws InputError  for any other shell
 int run_completion(const std::string& shell);
 
 /// Completions of the last word: commands, flags, or a flag's values. Empty for a file name.

@@ -21,8 +21,8 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// The data sheet of a GPU by what its driver calls it, "NVIDIA H100 80GB HBM3": of the same model
-/// the one with the nearest memory.
+/// The data sheet of a GPU by its driver's name for it, "NVIDIA H100 80GB HBM3": among those of the
+/// same model, the one with the nearest memory.
 const KnownDevice& device_called(const MeasuredDevice& measured) {
   const KnownDevice* found = nullptr;
   const auto differs = [&](const KnownDevice& one) {

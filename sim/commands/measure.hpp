@@ -1,4 +1,4 @@
-// `tawpipe measure`, and what the command and its module for CUDA say to each other.
+// `tawpipe measure`, and what the command and its module for CUDA exchange.
 // Not: the measurement (modules/measure.cpp).
 #pragma once
 
@@ -12,7 +12,7 @@ namespace tawpipe::sim {
 struct MeasureRequest {
   std::int64_t gpu = 0;         ///< --gpu N, as CUDA numbers them
   std::int64_t largest = 8192;  ///< --largest N: rows of the largest products
-  std::string device;           ///< --device NAME, whose data sheet the shares are of; "": by the driver's name
+  std::string device;           ///< --device NAME, the data sheet of the shares; "": by the driver's name
   std::string out;              ///< --out FILE|-
 };
 

@@ -1,4 +1,4 @@
-// A cluster's name with another number of nodes.
+// A cluster's name with a different number of nodes.
 // Not: the cluster of a name (topology/cluster_file.hpp).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tawpipe::sim {
 
-/// "a800x24-10gbe" or "3x8" with another number of nodes.
+/// "a800x24-10gbe" or "3x8" with a different number of nodes.
 inline std::string with_nodes(const std::string& cluster, std::int64_t nodes) {
   const auto cross = cluster.find('x');
   const bool plain = cross != std::string::npos && cluster.find_first_not_of("0123456789x") == std::string::npos;

@@ -270,8 +270,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     }
   }
   const int code = signal != 0 ? 128 + signal : ok;
-  // Launchers end who is left once one has ended with a code that is not 0: nobody ends before the
-  // root has written.
+  // Launchers end the remaining ranks once one has ended with a code other than 0: no rank ends
+  // before the root has written.
   const auto end = [&] {
     std::vector<T> none(1);
     if (code != ok) executor.gather(none, std::vector<char>{1});

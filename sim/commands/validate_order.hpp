@@ -1,4 +1,4 @@
-// `tawpipe validate` of an order of calls: whether it ends under every timing, and a fix if not
+// `tawpipe validate` of an order of calls: whether it ends under every timing, and a fix if not.
 // Not: the checks of a whole schedule (validate.cpp).
 #pragma once
 

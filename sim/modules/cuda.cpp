@@ -232,7 +232,7 @@ int gpus_of(const ExecutionRequest& request) {
 }
 
 /// Calls `use` with a run on the GPU that the launcher gave this process. If no launcher started
-/// it: with one for each GPU, at in concurrent threads, or with all ranks on one GPU
+/// it: with one run for each GPU, in concurrent threads, or with all ranks on one GPU
 /// (gpus_without_launcher).
 /// @param use  `is_root()` is true in one of its calls, which writes the output
 /// @return the result of `use` for the root. @throws DeviceError  if there is no GPU.

@@ -60,7 +60,7 @@ class KernelBench {
   }
 
  private:
-  /// As weights have them: a GPU that multiplies zeros takes less power and is faster.
+  /// Values like those of weights: a GPU that multiplies zeros takes less power and is faster.
   static Bfloat16 weight(std::size_t i) {
     const auto mixed = static_cast<std::uint32_t>((static_cast<std::uint64_t>(i) + 1) * 0x9e37'79b9'7f4a'7c15U >> 40U);
     return Bfloat16{(static_cast<float>(mixed) / 16777216.0F - 0.5F) * 0.07F};
@@ -88,8 +88,8 @@ class KernelBench {
 
   device_layers::CopyNumbers<Bfloat16> copy(std::int64_t count) const { return {numbers(a_), numbers(b_), count}; }
 
-  /// What the host takes for a launch, and the device between two kernels: so many of them against
-  /// one that does as much.
+  /// The time that the host takes for a launch, and the device between two kernels: from `many`
+  /// kernels against one that does as much.
   void launches() {
     constexpr int many = 16;
     const std::int64_t part = std::max<std::int64_t>(largest_ * largest_ / 64, 8);

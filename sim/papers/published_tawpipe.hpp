@@ -101,8 +101,8 @@ inline const TawpipeVariant& tawpipe_variant(std::string_view name) {
 }
 
 /// The fraction of the A800's 312 TFLOPS that matrix products reach, one for each hidden size and
-/// all schedules: that at which the paper's full TawPipe, which hides its communication, comes out
-/// right.
+/// all schedules: the one with which the paper's full TawPipe, which hides its communication, is
+/// predicted right.
 inline double tawpipe_efficiency(int hidden) {
   if (hidden == 1024) return 0.335;
   if (hidden == 2048) return 0.465;
@@ -110,16 +110,16 @@ inline double tawpipe_efficiency(int hidden) {
   throw InputError(concat("no efficiency is known for a hidden size of ", hidden, "; the paper has 1024, 2048 and 4096"));
 }
 
-/// Sequences of a microbatch where the published memory tells: 4 at hidden 4096 (twice as many
+/// Sequences of a microbatch where the published memory shows it: 4 at hidden 4096 (twice as many
 /// would not fit, half as many would take a third less), for all but zb-1 and zb-2, which have none
-/// published. 0: not told; the fastest power of two that fits and has no more tokens than
+/// published. 0: unknown; the fastest power of two that fits and has no more tokens than
 /// tawpipe_microbatch_tokens.
 inline int tawpipe_microbatch(std::string_view variant, int hidden) {
   return hidden == 4096 && !variant.starts_with("zb-") ? 4 : 0;
 }
 
-/// The most tokens of a microbatch: 4 sequences of 16,384, which is what the memory at hidden 4096
-/// tells, and the most that the published scripts name anywhere.
+/// The maximum of tokens in a microbatch: 4 sequences of 16,384, as the memory at hidden 4096
+/// shows, and the maximum that the published scripts name anywhere.
 inline constexpr std::int64_t tawpipe_microbatch_tokens = 65536;
 
 /// Cells from a file with the columns table, schedule, hidden, sequence,

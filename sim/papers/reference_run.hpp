@@ -106,7 +106,7 @@ class ReferenceRun {
   }
 
   /// All initial parameters in the model's numbering.
-  /// @throws InputError  if one is missing or has another shape.
+  /// @throws InputError  if one is missing or has a different shape.
   template <class T>
   std::vector<T> initial() const {
     const SafetensorsFile file{init_};
@@ -165,7 +165,7 @@ class ReferenceRun {
       const std::span<const T> found = part(values, tensor.range);
       const std::string name = concat(what, "/", tensor.name);
       if (file.contains(name)) {
-        const bool rounded = file.tensor(name).format != NumberFormat::f64;  // once, to float32: as good as 6e-8
+        const bool rounded = file.tensor(name).format != NumberFormat::f64;  // once, to float32: accurate to 6e-8
         const auto wanted = file.read<double>(name);
         double most = 0;
         double largest = 0;

@@ -283,7 +283,7 @@ class Reproduction {
     return errors;
   }
 
-  /// Pairs of schedules of one size that the predictions rank otherwise than the measurements.
+  /// Pairs of schedules of one size that the predictions rank differently from the measurements.
   std::vector<std::string> wrong_order() const {
     std::vector<std::string> wrong;
     for (const Cell& a : cells_) {

@@ -46,7 +46,7 @@ Duration longest_rank(const Prediction& prediction) {
   return longest;
 }
 
-/// @param left_out  a figure that stands as it would without its fit; null: all as they are
+/// @param left_out  a figure that takes its unfitted value; null: none
 TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const FittedFigure* left_out) {
   TruthOutcome outcome;
   outcome.row = row;
@@ -86,8 +86,8 @@ std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const 
   return outcomes;
 }
 
-/// The same without a fitted figure: those on devices of its generation again, the others as they
-/// are.
+/// The same without a fitted figure: rows on devices of its generation are predicted again, the
+/// others kept.
 std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes,
                                           const KernelCost& cost) {
   in_parallel(outcomes.size(), "predicting", [&](std::size_t i) {
@@ -111,7 +111,7 @@ Groups by_source(const std::vector<TruthOutcome>& outcomes) {
   return sources;
 }
 
-/// A source's predicted rows by device; none if all are of one.
+/// A source's predicted rows by device; none if all are on one.
 Groups by_device(const std::vector<const TruthOutcome*>& outcomes) {
   Groups devices;
   for (const TruthOutcome* outcome : outcomes) {

@@ -49,8 +49,8 @@ std::optional<DeviceSpec> device_of(const std::string& hardware) {
 }
 
 /// Nodes of 8 GPUs with an adapter each; NVL72 is one node of as many as divide the GPUs, and its
-/// link to the host is NVLink-C2C of 900 GB/s both ways together (Transformer Engine, docs, features,
-/// other_optimizations/cpu_offloading).
+/// link to the host is NVLink-C2C of 900 GB/s both ways together (Transformer Engine, docs,
+/// features, other_optimizations/cpu_offloading).
 Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
   const KnownDevice& known = known_device(device.name);
   const bool rack = device.name.starts_with("GB");
@@ -256,7 +256,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   }
   problem.overlap_gradients = said("overlap_grad_reduce", modern);
   problem.overlap_gathers = said("overlap_param_gather", modern);
-  // Transformer Engine has no such products in 4 bits, nor of one scale for each 32 numbers.
+  // Transformer Engine has no such products in 4 bits, nor with one scale for each 32 numbers.
   const bool plain = problem.model->products != ProductFormat::nvfp4 && problem.model->products != ProductFormat::mxfp8;
   problem.tensor_overlap = fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && plain);
   if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)

@@ -14,7 +14,7 @@
 
 namespace tawpipe::sim {
 
-/// One row. A size of 0 and an empty text are what the source does not say.
+/// One row. A size of 0 or an empty text: the source does not give it.
 struct TruthRow {
   std::string source;
   std::string row;  ///< id, "configuration#run"
@@ -33,7 +33,7 @@ struct TruthRow {
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
-  bool has_layout = true;  ///< one of tp, cp and pp is said
+  bool has_layout = true;  ///< one of tp, cp and pp is given
   int tp = 1;
   bool sp = true;
   int cp = 1;
@@ -56,15 +56,15 @@ struct TruthRow {
   int dp() const { return gpus / (tp * cp * pp); }
 };
 
-/// The rows of a table with the columns of docs/accuracy.md; others are left alone.
-/// @throws InputError  naming line and column of a missing column, or of a cell that is not a number
-/// or impossible.
+/// The rows of a table with the columns of docs/accuracy.md; other columns are ignored.
+/// @throws InputError  naming line and column of a missing column, or of a cell that is not a
+/// number or impossible.
 std::vector<TruthRow> read_truth_rows(const std::string& file);
 /// vTrain's measurements, in its own columns. @throws InputError  as above.
 std::vector<TruthRow> read_vtrain_rows(const std::string& file);
 
 /// The problem that a row poses, or why the library cannot express it. All sources by one mapping,
-/// which docs/accuracy.md lists; it looks at nothing that was measured.
+/// which docs/accuracy.md lists; it uses nothing that was measured.
 std::variant<Problem, std::string> truth_problem(const TruthRow& row);
 
 /// What a row measured: its step time, or the FLOPs that utilization is defined by over its printed

@@ -1,5 +1,5 @@
 // The figures that were fitted to published runs or assumed, each with the rows it was fitted to
-// and what it would be without.
+// and its value without the fit.
 // Not: the figures that were measured on kernels (cost/curves/).
 #pragma once
 
@@ -12,9 +12,9 @@ namespace tawpipe::sim {
 struct FittedFigure {
   std::string_view generation;
   std::string_view field;  ///< of curve_fields()
-  double unfitted;         ///< what the public measurements of kernels alone would give
-  std::string_view rows;   ///< that it was fitted to; or that it was to none
-  std::string_view why;    ///< the unfitted value is what it is
+  double unfitted;         ///< its value by only the public measurements of kernels
+  std::string_view rows;   ///< that it was fitted to, or that there are none
+  std::string_view why;    ///< the reason for the unfitted value
 };
 
 inline std::span<const FittedFigure> fitted_figures() {

@@ -46,10 +46,10 @@ struct TruthScore {
   int pairs = 0;                ///< of distinct layouts of one setting, measured with different times
   int pairs_right = 0;
   int jobs = 0;        ///< settings with several measured layouts
-  int jobs_right = 0;  ///< the layout measured fastest is within 3 % of the best that is predicted of them
+  int jobs_right = 0;  ///< the one measured fastest is predicted within 3 % of the best prediction
   double memory_mean_error = 0;
   int memory_rows = 0;
-  int false_out_of_memory = 0;  ///< ran, but would not fit by the prediction
+  int false_out_of_memory = 0;  ///< ran, but does not fit as predicted
 };
 
 namespace detail {
@@ -88,7 +88,8 @@ inline bool same_job(const TruthRow& a, const TruthRow& b) {
 }
 
 /// Whether two rows of one job are one layout that was measured twice, by other software or in
-/// another release: no prediction can order them. What one of the two does not say is the same.
+/// another release: no prediction can order them. What one of the two does not state counts as
+/// equal.
 inline bool same_layout(const TruthRow& a, const TruthRow& b) {
   const auto same = [](const std::string& one, const std::string& other) { return one == other || one.empty() || other.empty(); };
   return a.micro_batch == b.micro_batch && a.tp == b.tp && a.sp == b.sp && a.cp == b.cp && a.pp == b.pp && a.vp == b.vp &&

@@ -1,4 +1,5 @@
-// The part of tawpipe::compiled that builds and checks schedules: it only needs the standard library.
+// The part of tawpipe::compiled that builds and checks schedules: it only needs the standard
+// library.
 // Not: in a program that only links tawpipe::tawpipe.
 #include "tawpipe/core/compiled.hpp"
 #undef TAWPIPE_BODIES
