@@ -14,7 +14,9 @@ namespace tawpipe::inline v0 {
 /// The idle share of the devices.
 struct Bubble {
   double ratio = 0;            ///< 1 - work of all ranks / (ranks * makespan)
-  double span_rate = 0;        ///< 1 - work / span of the rank whose span, first to last forward or backward, is largest
+  double span_rate = 0;        ///< 1 - span_work / span
+  Duration span = {};          ///< the largest, first to last forward or backward
+  Duration span_work = {};     ///< forwards and backwards of its rank
   std::vector<Duration> busy;  ///< [rank] work, optimizer included
 };
 
@@ -53,11 +55,11 @@ inline Bubble bubble(const Schedule& schedule, const Timeline& timeline, std::sp
   double work = 0;
   for (const Duration busy : result.busy) work += busy / makespan;
   result.ratio = 1.0 - work / static_cast<double>(schedule.ranks());
-  Duration largest;
   for (const Span& span : spans) {
-    if (span.work <= Duration{} || span.last - span.first <= largest) continue;
-    largest = span.last - span.first;
-    result.span_rate = 1.0 - span.work / largest;
+    if (span.work <= Duration{} || span.last - span.first <= result.span) continue;
+    result.span = span.last - span.first;
+    result.span_work = span.work;
+    result.span_rate = 1.0 - span.work / result.span;
   }
   return result;
 }

@@ -70,8 +70,11 @@ inline Summary extrapolate(const Summary& few, const Summary& more, std::int64_t
   all.tokens_per_device_per_second = share(few.tokens_per_device_per_second, more.tokens_per_device_per_second);
   all.mfu = share(few.mfu, more.mfu);
   all.flops_per_device = FlopsPerSecond{share(few.flops_per_device.value(), more.flops_per_device.value())};
-  all.bubble = {share(few.bubble.ratio, more.bubble.ratio), share(few.bubble.span_rate, more.bubble.span_rate),
-                line(few.bubble.busy, more.bubble.busy)};
+  all.bubble = {.ratio = share(few.bubble.ratio, more.bubble.ratio),
+                .span = line(few.bubble.span, more.bubble.span),
+                .span_work = line(few.bubble.span_work, more.bubble.span_work),
+                .busy = line(few.bubble.busy, more.bubble.busy)};
+  if (all.bubble.span > Duration{}) all.bubble.span_rate = 1 - all.bubble.span_work / all.bubble.span;
   all.peak_memory = line(few.peak_memory, more.peak_memory);
   all.out_of_memory.clear();
   for (std::size_t rank = 0; rank < all.peak_memory.size() && !all.model.empty(); ++rank) {

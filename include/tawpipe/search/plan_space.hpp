@@ -30,6 +30,7 @@ struct PlanLayout {
   bool balanced_stages = false;  ///< cut by what embedding and head take (StageCut::balanced)
   int loss_chunk = 0;            ///< entries of the vocabulary at a time; 0: as the model has it
 
+  bool operator==(const PlanLayout&) const = default;
   /// Whether what is around it is not as the problem has it.
   bool is_variant() const { return sharding || offload || balanced_stages || loss_chunk > 0; }
 };

@@ -47,6 +47,18 @@ inline void sort_by_key(std::vector<PlanGroup>& groups) {
   std::stable_sort(groups.begin(), groups.end(), [](const PlanGroup& a, const PlanGroup& b) { return a.key < b.key; });
 }
 
+/// Two iterations from which a long one is extrapolated, in rounds: microbatches, one for each of the
+/// schedule's ranks. None where the long one has too few.
+struct ShortIterations {
+  std::int64_t shorter = 0;
+  std::int64_t longer = 0;
+};
+inline ShortIterations short_iterations(std::int64_t rounds) {
+  if (rounds < 8) return {};
+  const std::int64_t longer = std::max<std::int64_t>(4, rounds / 8);
+  return {longer / 2, longer};
+}
+
 /// What a few microbatches of a candidate tell about all.
 struct PlanProbe {
   double seconds = 0;  ///< 0: unknown

@@ -26,6 +26,7 @@ struct PlanCandidate {
   std::size_t layout = 0;
   std::size_t choice = 0;
   MinNeed need = {};
+  bool repeats = false;  ///< differs from an earlier one only in where ranks are, and not in its estimate
 };
 
 /// Work is done in rounds of a fixed number of items, and their results are taken in order, so that
@@ -125,8 +126,9 @@ class PlanRounds {
     sort_open();
   }
   void sort_open() {
-    std::stable_sort(open_.begin(), open_.end(),
-                     [](const PlanCandidate& a, const PlanCandidate& b) { return a.need.usual > b.need.usual; });
+    std::stable_sort(open_.begin(), open_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
+      return a.repeats != b.repeats ? a.repeats : a.need.usual > b.need.usual;
+    });
   }
 
   /// What a round found of a candidate.
@@ -162,7 +164,15 @@ class PlanRounds {
       lose(candidate);
     } else {
       open_.push_back(candidate);
+      open_.back().repeats =
+          std::any_of(kept_.begin(), kept_.end(), [&](const PlanCandidate& o) { return repeats(candidate, o); });
+      if (!open_.back().repeats) kept_.push_back(candidate);
     }
+  }
+  bool repeats(const PlanCandidate& candidate, const PlanCandidate& other) const {
+    PlanLayout moved = layouts_[candidate.layout];
+    moved.mesh.order = layouts_[other.layout].mesh.order;
+    return candidate.choice == other.choice && candidate.need.usual == other.need.usual && moved == layouts_[other.layout];
   }
 
   void leave(const PlanGroup& group) {
@@ -185,6 +195,7 @@ class PlanRounds {
     drop_slow();
     std::vector<Outcome> outcomes;
     for (; !open_.empty() && outcomes.size() < count; open_.pop_back()) {
+      if (!outcomes.empty() && open_.back().repeats) break;
       outcomes.push_back({.candidate = open_.back(), .cost = 0});
     }
     simulate(outcomes);
@@ -210,8 +221,7 @@ class PlanRounds {
     std::int64_t batch;  ///< global, of the iteration
     std::optional<Summary> summary = {};
   };
-  /// The whole iteration; or where that has many tasks and each of the schedule's ranks has 8
-  /// microbatches or more, those with 2 and 4 for each rank, and what is left over.
+  /// The whole iteration; or where that has many tasks, and microbatches enough, two short ones.
   void add_runs(Outcome& outcome, std::vector<Run>& runs) const {
     const PlanCandidate& candidate = outcome.candidate;
     if (const auto early = early_.find({candidate.layout, candidate.choice}); early != early_.end()) {
@@ -222,11 +232,12 @@ class PlanRounds {
     const PlanLayout& layout = layouts_[candidate.layout];
     const std::int64_t all = request_.problem.global_batch;
     const std::int64_t round = layout.microbatch_size * layout.mesh.data * layout.mesh.pipeline;
-    const bool whole = candidate.need.steps <= max_whole_tasks || all < 8 * round;
-    const std::int64_t longest = whole ? all : 4 * round + all % round;
+    const ShortIterations rounds = short_iterations(all / round);
+    const bool whole = candidate.need.steps <= max_whole_tasks || rounds.longer == 0;
+    const std::int64_t longest = whole ? all : rounds.longer * round + all % round;
     outcome.left = steps_of(outcome, longest) > max_tasks;
     if (outcome.left) return;
-    if (!whole) runs.push_back({&outcome, 2 * round + all % round});
+    if (!whole) runs.push_back({&outcome, rounds.shorter * round + all % round});
     runs.push_back({&outcome, longest});
   }
   std::int64_t steps_of(const Outcome& outcome, std::int64_t batch) const {
@@ -305,7 +316,8 @@ class PlanRounds {
   std::vector<Duration> min_times_;                           ///< [layout]
   std::vector<char> holds_;                                   ///< [layout] whether the devices can hold what any schedule must
   std::vector<Lost> lost_;                                    ///< [choice]
-  std::vector<PlanCandidate> open_;                           ///< the least estimate last
+  std::vector<PlanCandidate> open_;                           ///< the least estimate last; first of all, those that repeat
+  std::vector<PlanCandidate> kept_;                           ///< that were opened and repeat none
   std::vector<PlanCandidate> too_large_;                      ///< without the memory that they need
   std::set<std::pair<std::size_t, std::size_t>> never_fits_;  ///< layout and choice, with all layers computed again
   std::vector<PlanCandidate> parts_;                          ///< that may fit with a part of the layers computed again

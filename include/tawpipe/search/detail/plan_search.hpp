@@ -57,7 +57,7 @@ class PlanSearch : PlanTurns {
   /// Cheap candidates come first only to have a result: slightly better ones are skipped for the
   /// best of all.
   bool worth_simulating() const {
-    if (open_.empty() || (best_ && !may_win(open_.back().need.usual))) return false;
+    if (open_.empty() || open_.back().repeats || (best_ && !may_win(open_.back().need.usual))) return false;
     return !request_.cheapest_first || !best_ || open_.back().need.time < best_->summary.makespan * 9 / 10;
   }
   /// What else may be around the pipeline that is the best so far, whatever is left of the budget:
