@@ -81,7 +81,7 @@ class Signals(unittest.TestCase):
         for number, seconds in ((signal.SIGUSR1, None), (signal.SIGTERM, 10)):
             with self.subTest(number.name):
                 self.setUp()
-                process = self.start(seconds=seconds)
+                process = self.start("--pace", "1GFLOPS", seconds=seconds, every=1)  # few steps while the launcher waits
                 process.send_signal(number)
                 _, told = process.communicate(timeout=300)
                 self.assertNotEqual(process.returncode, 0)
