@@ -57,8 +57,8 @@ struct PlanResult {
   /// A lower bound on all candidates: the best's own time, or the least bound of those not
   /// examined.
   Duration bound;
-  bool proven_best =
-      false;             ///< every candidate was simulated in full or dropped by a bound: none is faster beyond plan_tolerance
+  /// Every candidate was simulated in full or dropped by a bound: none is faster beyond plan_tolerance.
+  bool proven_best = false;
   bool stopped = false;  ///< told to
 
   /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()

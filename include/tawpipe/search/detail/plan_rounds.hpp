@@ -170,9 +170,10 @@ class PlanRounds {
     }
   }
   bool repeats(const PlanCandidate& candidate, const PlanCandidate& other) const {
+    if (candidate.choice != other.choice || candidate.need.usual != other.need.usual) return false;
     PlanLayout moved = layouts_[candidate.layout];
     moved.mesh.order = layouts_[other.layout].mesh.order;
-    return candidate.choice == other.choice && candidate.need.usual == other.need.usual && moved == layouts_[other.layout];
+    return moved == layouts_[other.layout];
   }
 
   void leave(const PlanGroup& group) {
@@ -208,11 +209,7 @@ class PlanRounds {
     std::vector<Run> runs;
     for (Outcome& outcome : outcomes) add_runs(outcome, runs);
     parallel_(runs.size(), [&](std::size_t i) { simulate(runs[i]); });
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const bool estimated = runs[i].batch < request_.problem.global_batch;
-      take_run(runs[i], estimated ? &runs[i + 1] : nullptr);
-      if (estimated) ++i;
-    }
+    for (Run& run : runs) take_run(run);
   }
 
   /// One iteration of a candidate.
@@ -225,8 +222,8 @@ class PlanRounds {
   void add_runs(Outcome& outcome, std::vector<Run>& runs) const {
     const PlanCandidate& candidate = outcome.candidate;
     if (const auto early = early_.find({candidate.layout, candidate.choice}); early != early_.end()) {
-      outcome.plan = early->second;
-      outcome.cost += cost_of(outcome.plan->summary, candidate.need.steps);
+      outcome.plan = early->second.plan;
+      outcome.cost += early->second.cost;
       return;
     }
     const PlanLayout& layout = layouts_[candidate.layout];
@@ -257,21 +254,25 @@ class PlanRounds {
       if (in_full && run.batch == request_.problem.global_batch) throw;
     }
   }
-  /// @param longer  null where `run` is the whole iteration
-  void take_run(Run& run, Run* longer) const {
+  /// Of two short iterations the longer one comes second.
+  void take_run(Run& run) const {
     Outcome& outcome = *run.outcome;
-    outcome.left = !run.summary || (longer != nullptr && !longer->summary);
-    if (outcome.left) return;
+    outcome.left = outcome.left || !run.summary;
+    if (outcome.left) {
+      outcome.plan.reset();
+      return;
+    }
     outcome.cost += cost_of(*run.summary, steps_of(outcome, run.batch));
-    Summary& summary = *run.summary;
     const PlanLayout& layout = layouts_[outcome.candidate.layout];
     const Duration least = outcome.candidate.need.time;
-    if (longer != nullptr) {
-      outcome.cost += cost_of(*longer->summary, steps_of(outcome, longer->batch));
-      summary = extrapolate(summary, *longer->summary, request_.problem.global_batch / layout.microbatch_size);
-      summary.makespan = std::max(summary.makespan, least);
+    const std::int64_t all = request_.problem.global_batch;
+    if (!outcome.plan) {
+      outcome.plan = Plan{layout, choices_[outcome.candidate.choice], least, *std::move(run.summary), run.batch < all};
+      return;
     }
-    outcome.plan = Plan{layout, choices_[outcome.candidate.choice], least, std::move(summary), longer != nullptr};
+    Summary& summary = outcome.plan->summary;
+    summary = extrapolate(summary, *run.summary, all / layout.microbatch_size);
+    summary.makespan = std::max(summary.makespan, least);
   }
   static std::int64_t cost_of(const Summary& summary, std::int64_t steps) {
     const Folding& folding = summary.folding;
@@ -326,7 +327,11 @@ class PlanRounds {
   std::int64_t spent_ = 0;                                    ///< of the budget
   Duration left_ = Duration::max();                           ///< the least bound of what was left
   std::optional<Plan> best_;
-  std::map<std::pair<std::size_t, std::size_t>, Plan> early_;  ///< of layout and choice, simulated before their turn
+  struct Early {
+    Plan plan;
+    std::int64_t cost;  ///< of its simulation
+  };
+  std::map<std::pair<std::size_t, std::size_t>, Early> early_;  ///< of layout and choice, simulated before their turn
   PlanResult result_;
 };
 

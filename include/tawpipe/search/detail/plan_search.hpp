@@ -347,7 +347,7 @@ class PlanSearch : PlanTurns {
 
   void finish() {
     if (result_.stopped) {
-      for (const auto& [which, plan] : early_) take_plan(plan);
+      for (const auto& [which, early] : early_) take_plan(early.plan);
     }
     drop_slow();
     for (; next_ < order_.size(); ++next_) {

@@ -34,8 +34,8 @@ class PlanTurns : public PlanRounds {
     const double rest = in_order_ ? part(spent_ - *in_order_, std::max<std::int64_t>(1, request_.budget / 2)) : 0;
     const double done = in_order_ ? 0.8 + 0.2 * rest : 0.8 * std::max(turns, part(spent_, request_.budget));
     const Plan* best = best_ ? &*best_ : nullptr;
-    for (const auto& [which, plan] : early_) {
-      if (best == nullptr || plan.summary.makespan < best->summary.makespan) best = &plan;
+    for (const auto& [which, early] : early_) {
+      if (best == nullptr || early.plan.summary.makespan < best->summary.makespan) best = &early.plan;
     }
     if (!goes_on_({static_cast<std::int64_t>(done * whole), whole, best}))
       stop_after_ = std::min(stop_after_, spent_ + to_find_one);
@@ -121,10 +121,11 @@ class PlanTurns : public PlanRounds {
     looked_at_early_.insert({best->layout, best->begin});
     std::vector<Outcome> one{{.candidate = {best->layout, best->begin}}};
     bound(one[0]);
+    const std::int64_t bounds = one[0].cost;
     if (!one[0].impossible && one[0].candidate.need.fits) simulate(one);
     if (!one[0].plan || !one[0].plan->summary.fits()) return;
     early_key_ = best->key * 0.9;
-    early_.insert({{best->layout, best->begin}, *std::move(one[0].plan)});
+    early_.insert({{best->layout, best->begin}, {*std::move(one[0].plan), one[0].cost - bounds}});
   }
 
   void look_ahead() {
