@@ -92,7 +92,7 @@ std::string summary_text(const Summary& summary, bool composed) {
                                    format_tokens(summary.tokens_per_day())));
   }
   line("bubble", fmt::format("{} of the devices' time ({} within the largest span)", format_percent(summary.bubble.ratio),
-                             format_percent(summary.bubble.span_rate)));
+                             format_percent(summary.bubble.span_rate())));
   line("communication",
        fmt::format("{} busy, {} exposed, mean of a device", format_duration(seconds(summary.communication.busy_s)),
                    format_duration(seconds(summary.communication.exposed_s))));

@@ -27,7 +27,7 @@ struct PipelineRun {
 
 inline PipelineRun run_pipeline(const tawpipe::Schedule& schedule, const tawpipe::FixedCost& cost) {
   const tawpipe::Timeline timeline = tawpipe::simulate(schedule, cluster(schedule.ranks()), cost);
-  PipelineRun run{timeline.makespan(), {}, tawpipe::bubble(schedule, timeline).span_rate};
+  PipelineRun run{timeline.makespan(), {}, tawpipe::bubble(schedule, timeline).span_rate()};
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     tawpipe::TimePoint first{tawpipe::Duration::max()};
     tawpipe::TimePoint last;

@@ -14,15 +14,17 @@ namespace tawpipe::inline v0 {
 /// The idle share of the devices.
 struct Bubble {
   double ratio = 0;            ///< 1 - work of all ranks / (ranks * makespan)
-  double span_rate = 0;        ///< 1 - span_work / span
   Duration span = {};          ///< the largest, first to last forward or backward
   Duration span_work = {};     ///< forwards and backwards of its rank
   std::vector<Duration> busy;  ///< [rank] work, optimizer included
+
+  /// The idle share of the largest span. Source: Qi et al. 2024, Zero Bubble Pipeline Parallelism,
+  /// arXiv:2401.10241 (bubble rate).
+  double span_rate() const { return span > Duration{} ? 1.0 - span_work / span : 0; }
 };
 
 /// Idle time of `timeline`. Drawn idle units and transfers that hold the compute lane count as
-/// idle. Source of span_rate: Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv:2401.10241
-/// (bubble rate).
+/// idle.
 /// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
 /// differ
 /// Complexity: O(tasks).
@@ -59,7 +61,6 @@ inline Bubble bubble(const Schedule& schedule, const Timeline& timeline, std::sp
     if (span.work <= Duration{} || span.last - span.first <= result.span) continue;
     result.span = span.last - span.first;
     result.span_work = span.work;
-    result.span_rate = 1.0 - span.work / result.span;
   }
   return result;
 }

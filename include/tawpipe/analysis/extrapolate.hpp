@@ -1,5 +1,5 @@
 // The summary of an iteration of many microbatches, from two iterations of few.
-// Not: how many of those few are enough (search/detail/long_iteration.hpp).
+// Not: how many of those few are enough (search/detail/plan_order.hpp).
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "tawpipe/analysis/summary.hpp"
@@ -74,13 +73,8 @@ inline Summary extrapolate(const Summary& few, const Summary& more, std::int64_t
                 .span = line(few.bubble.span, more.bubble.span),
                 .span_work = line(few.bubble.span_work, more.bubble.span_work),
                 .busy = line(few.bubble.busy, more.bubble.busy)};
-  if (all.bubble.span > Duration{}) all.bubble.span_rate = 1 - all.bubble.span_work / all.bubble.span;
   all.peak_memory = line(few.peak_memory, more.peak_memory);
-  all.out_of_memory.clear();
-  for (std::size_t rank = 0; rank < all.peak_memory.size() && !all.model.empty(); ++rank) {
-    if (all.peak_memory[rank].total > usable_part(all.device_memory[rank], all.usable_memory))
-      all.out_of_memory.push_back(id<Rank>(rank));
-  }
+  if (!all.model.empty()) all.out_of_memory = out_of_memory(all.peak_memory, all.device_memory, all.usable_memory);
   Traffic& traffic = all.traffic;
   traffic.inter_node_bytes = line(few.traffic.inter_node_bytes, more.traffic.inter_node_bytes);
   traffic.intra_node_bytes = line(few.traffic.intra_node_bytes, more.traffic.intra_node_bytes);

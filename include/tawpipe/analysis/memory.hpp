@@ -49,12 +49,20 @@ inline Bytes usable_part(Bytes memory, double fraction) {
 }
 
 /// The ranks whose peak exceeds the `usable` fraction of their device's memory.
-inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster, double usable = 1) {
+/// @param memory  [rank] of its device
+inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const std::vector<Bytes>& memory,
+                                       double usable = 1) {
   std::vector<Rank> ranks;
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    if (peaks[rank].total > usable_part(cluster.device(id<Rank>(rank)).memory, usable)) ranks.push_back(id<Rank>(rank));
+    if (peaks[rank].total > usable_part(memory[rank], usable)) ranks.push_back(id<Rank>(rank));
   }
   return ranks;
+}
+/// The same on a cluster's devices.
+inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster, double usable = 1) {
+  std::vector<Bytes> memory;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) memory.push_back(cluster.device(id<Rank>(rank)).memory);
+  return out_of_memory(peaks, memory, usable);
 }
 
 }  // namespace tawpipe

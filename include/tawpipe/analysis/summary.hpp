@@ -128,7 +128,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   summary.recompute = std::string{name(workload.recompute())};
   if (const int layers = workload.model().recompute_layers; layers > 0) summary.recompute += concat(":", layers);
   summary.usable_memory = usable_memory;
-  summary.out_of_memory = out_of_memory(summary.peak_memory, cluster, usable_memory);
+  summary.out_of_memory = out_of_memory(summary.peak_memory, summary.device_memory, usable_memory);
   const double time = to_seconds(summary.makespan);
   if (time > 0) {
     summary.tokens_per_device_per_second = workload.tokens() / time / summary.ranks;

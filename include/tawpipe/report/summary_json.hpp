@@ -79,7 +79,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["mfu"] = summary.mfu;
   json["flops_per_device_per_second"] = summary.flops_per_device.value();
   json["bubble_ratio"] = summary.bubble.ratio;
-  json["span_bubble_rate"] = summary.bubble.span_rate;
+  json["span_bubble_rate"] = summary.bubble.span_rate();
   json["peak_memory_bytes"] = std::move(peaks);
   json["peak_memory_by_kind"] = std::move(kinds);
   if (has_host) json["peak_host_memory_bytes"] = std::move(host_peaks);

@@ -19,5 +19,5 @@ TEST_CASE("the bubble is what the ranks do not work of ranks times makespan") {
 TEST_CASE("the span rate takes the rank with the largest span from its first to its last computation") {
   const test::TwoRanks two;
   // Rank 0 spans 0 .. 12 s with 5 s of work; rank 1 spans 3 .. 8 s and has none idle.
-  CHECK(bubble(two.schedule, two.timeline).span_rate == doctest::Approx(1 - 5.0 / 12));
+  CHECK(bubble(two.schedule, two.timeline).span_rate() == doctest::Approx(1 - 5.0 / 12));
 }

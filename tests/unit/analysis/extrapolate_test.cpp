@@ -38,7 +38,7 @@ void check_extrapolated(Build&& build) {
   CHECK(found.mfu == doctest::Approx(all.mfu));
   CHECK(found.flops_per_device.value() == doctest::Approx(all.flops_per_device.value()));
   CHECK(found.bubble.ratio == doctest::Approx(all.bubble.ratio));
-  CHECK(found.bubble.span_rate == doctest::Approx(all.bubble.span_rate));
+  CHECK(found.bubble.span_rate() == doctest::Approx(all.bubble.span_rate()));
   CHECK(found.communication.busy_s == doctest::Approx(all.communication.busy_s));
   CHECK(found.communication.exposed_s == doctest::Approx(all.communication.exposed_s).epsilon(0.01));
   CHECK(found.traffic.intra_node_bytes == all.traffic.intra_node_bytes);
