@@ -30,10 +30,7 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
            "DTYPE", "Execution");
   add_text(app, "--recompute", request.recompute, "Activations computed again in the backward: none (default), selective or full",
            "POLICY", "Execution");
-  add_text(app, "--offload", request.offload,
-           "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
-           "device's first 20 layers), optimizer, or both with +",
-           "WHAT", "Execution");
+  add_offload_flag(app, request.offload, "Execution");
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Compute the loss of so many entries of the vocabulary at a time, in less memory (default: all)", "ENTRIES",
             "Execution");

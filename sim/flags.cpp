@@ -33,6 +33,13 @@ void add_usable_memory(CLI::App& app, double& fraction, const std::string& defau
       ->check(check_by(parse_fraction));
 }
 
+void add_offload_flag(CLI::App& app, std::string& offload, const std::string& group) {
+  add_text(app, "--offload", offload,
+           "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
+           "device's first 20 layers), optimizer, or both with +",
+           "WHAT", group);
+}
+
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
   add_text(app, "--json", json, "Write " + what + " as JSON to a file, or - for standard output", "FILE|-", "Output");
 }
@@ -71,10 +78,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "(default " +
                recompute_default + ")",
            "POLICY", "Problem");
-  add_text(app, "--offload", request.offload,
-           "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
-           "device's first 20 layers), optimizer, or both with +",
-           "WHAT", "Problem");
+  add_offload_flag(app, request.offload, "Problem");
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
             "Problem");

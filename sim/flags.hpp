@@ -43,6 +43,8 @@ void add_device_flag(CLI::App& app, std::string& device, const std::string& grou
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text);
 /// The fraction of a device's memory that may be needed.
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
+/// --offload, what lies in host memory.
+void add_offload_flag(CLI::App& app, std::string& offload, const std::string& group);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
 /// --chart, a picture. @param what  the contents
 void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
