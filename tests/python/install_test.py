@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds a wheel from the sources, installs it in a clean virtual environment, and runs test_tawpipe.py there.
 
-install_test.py SOURCE WORK COMMAND ARCHIVE: COMMAND is the `tawpipe` whose table must be the same, ARCHIVE the library that the
-build of COMMAND compiled from the same sources. Exit 77, with a word why, where PyPI cannot be reached or Python has no venv.
+install_test.py SOURCE WORK COMMAND COMPILED: COMMAND is the `tawpipe` whose table must be the same, COMPILED the folder with the
+libraries that the build of COMMAND compiled from the same sources. Exit 77, with a word why, where PyPI cannot be reached or Python has no venv.
 """
 import os
 import pathlib
@@ -42,7 +42,7 @@ def main():
     wheels = work / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
     run(tools / "bin/pip", "wheel", *quiet, "--no-build-isolation", "--no-deps", f"-Cbuild-dir={work / 'build'}",
-        "-Ccmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1", f"-Ccmake.define.TAWPIPE_COMPILED_ARCHIVE={sys.argv[4]}", "-w", wheels, source,
+        "-Ccmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1", f"-Ccmake.define.TAWPIPE_COMPILED_FOLDER={sys.argv[4]}", "-w", wheels, source,
         check=True, env=environment)
     wheel, = wheels.glob("tawpipe-*.whl")
     run(user / "bin/pip", "install", *quiet, "--no-deps", wheel, check=True)
