@@ -357,7 +357,7 @@ class BruteContents : private BruteState {
     const std::int64_t matrix = layout_.tied ? schedule_.workload().model().first_edge.parameters / map_.tensor : 0;
     if (wanted.contains(embedding_gradient) && wanted.contains(head_gradient)) all -= matrix;  // held once
     const bool has_edge = wanted.contains(embedding_gradient) || wanted.contains(head_gradient);
-    if (layout_.tied && has_edge && (layout_.lent || !layout_.on_one_rank())) wanted.insert({embedding_gradient, head_gradient});
+    if (layout_.tied && has_edge && (layout_.lent || !layout_.on_one_rank)) wanted.insert({embedding_gradient, head_gradient});
     const bool whole = updated * 4 > all * 3 || all == 0;
     const auto& kept = layout_.keeps[static_cast<std::size_t>(place.pipeline)];
     std::size_t missing = 0;

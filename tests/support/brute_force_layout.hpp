@@ -47,6 +47,7 @@ class BruteLayout {
   bool edge_copies = false;  ///< weights of no stage are copies of embedding and head
   bool tied = false;         ///< and embedding and head lie in two stages
   bool lent = false;         ///< the head uses the embedding's own weights
+  bool on_one_rank = false;  ///< some rank has its own weights of both
   bool has_activations = false;
   std::map<std::vector<int>, int> rails;  ///< logical ranks -> piece
   bool striped = false;                   ///< point-to-point messages carry pieces of stages
@@ -120,16 +121,6 @@ class BruteLayout {
     return count;
   }
 
-  bool on_one_rank() const {
-    for (const Buffer& a : schedule_.buffers()) {
-      for (const Buffer& b : schedule_.buffers()) {
-        const bool weights = a.persistent && b.persistent && a.kind() == BufferKind::weights && b.kind() == BufferKind::weights;
-        if (weights && a.rank == b.rank && number(a.stage()) == embedding && number(b.stage()) == head) return true;
-      }
-    }
-    return false;
-  }
-
  private:
   using Buffer = tawpipe::Buffer;
   using BufferKind = tawpipe::BufferKind;
@@ -157,6 +148,14 @@ class BruteLayout {
     edge_copies = of_no_stage && !sharded;
     tied = !schedule_.workload().is_abstract() && schedule_.workload().model().tied && embedding != head;
     lent = tied && owned_[static_cast<std::size_t>(head)] == 0 && owned_[static_cast<std::size_t>(embedding)] != 0;
+    std::set<tawpipe::Rank> with_embedding;
+    for (const int end : {embedding, head}) {
+      for (const Buffer& buffer : schedule_.buffers()) {
+        if (!buffer.persistent || buffer.kind() != BufferKind::weights || number(buffer.stage()) != end) continue;
+        if (end == head && with_embedding.contains(buffer.rank)) on_one_rank = true;
+        if (end == embedding) with_embedding.insert(buffer.rank);
+      }
+    }
   }
 
   void find_pieces() {
