@@ -12,6 +12,7 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/plan_requests.hpp"
+#include "tawpipe/search/detail/plan_order.hpp"
 #include "tawpipe/search/plan.hpp"
 #include "tawpipe/search/predict.hpp"
 
@@ -117,4 +118,24 @@ TEST_CASE("an exchange in two levels is all-to-all among as many as one node has
   CHECK(inner(1, 8) == 2);
   problem.context_inner = 8;
   CHECK(inner(1, 8) == 8);
+}
+
+TEST_CASE("layouts near each other differ in two axes, one twice and one half as large, or not at all") {
+  const auto layout = [](int tensor, int context, int data, Recompute recompute = Recompute::none, std::int64_t size = 1) {
+    return PlanLayout{Mesh{.tensor = tensor, .context = context, .data = data}.over(64), recompute, size};
+  };
+  const PlanLayout here = layout(4, 2, 2);  // 4 in a pipeline
+  CHECK(detail::is_near(here, here));
+  CHECK(detail::is_near(layout(4, 2, 2, Recompute::full), here));
+  CHECK(detail::is_near(layout(2, 4, 2), here));
+  CHECK(detail::is_near(layout(4, 1, 2, Recompute::full), here));  // 8 in a pipeline
+  CHECK(detail::is_near(layout(4, 2, 1), here));
+  CHECK_FALSE(detail::is_near(layout(1, 2, 8), here));  // a quarter
+  CHECK_FALSE(detail::is_near(layout(2, 2, 2, Recompute::none, 2), layout(4, 2, 2)));
+  CHECK_FALSE(detail::is_near(layout(2, 4, 4), here));  // three axes
+  PlanLayout ring = here;
+  ring.exchange = ContextExchange::ring;
+  CHECK_FALSE(detail::is_near(ring, here));
+  PlanLayout none = layout(8, 1, 2);
+  CHECK(detail::is_near(none, ring));  // nothing is exchanged
 }

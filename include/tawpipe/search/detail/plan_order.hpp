@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -43,8 +44,27 @@ struct PlanGroup {
   std::int64_t size() const { return static_cast<std::int64_t>(end - begin); }
 };
 
-inline void sort_by_key(std::vector<PlanGroup>& groups) {
+inline void sort_by_key(std::span<PlanGroup> groups) {
   std::stable_sort(groups.begin(), groups.end(), [](const PlanGroup& a, const PlanGroup& b) { return a.key < b.key; });
+}
+
+/// Whether the meshes of layouts differ in two axes, one of which is twice as large, or not at all; and
+/// the layouts in nothing else but what is computed again.
+inline bool is_near(const PlanLayout& a, const PlanLayout& b) {
+  const bool exchanges = a.mesh.context > 1 && b.mesh.context > 1;
+  if (a.microbatch_size != b.microbatch_size || (exchanges && a.exchange != b.exchange) || a.mesh.order != b.mesh.order)
+    return false;
+  int twice = 0;
+  int half = 0;
+  int equal = 0;
+  for (int axis = 0; axis < mesh_axes; ++axis) {
+    const int one = a.mesh.size(static_cast<MeshAxis>(axis));
+    const int other = b.mesh.size(static_cast<MeshAxis>(axis));
+    twice += one == 2 * other;
+    half += 2 * one == other;
+    equal += one == other;
+  }
+  return twice == half && twice <= 1 && twice + half + equal == mesh_axes;
 }
 
 /// Two iterations from which a long one is extrapolated, in rounds: microbatches, one for each of the

@@ -28,6 +28,7 @@ class PlanSearch : PlanTurns {
     order_layouts();
     result_.counts.candidates = result_.counts.layouts * static_cast<std::int64_t>(choices_.size());
     probe_first();
+    climb_by_probes();
     for (; next_ < order_.size() && spent_ < request_.budget && !result_.stopped; ++next_) {
       const PlanGroup group = order_[next_];
       const bool dropped = is_dropped(group);
@@ -35,7 +36,9 @@ class PlanSearch : PlanTurns {
         leave(group);
       } else if (!dropped) {
         take_bounds(bounds_of_next());
+        const Duration before = best_ ? best_->summary.makespan : Duration::max();
         if (worth_simulating()) simulate_some(open_.back().need.steps > many_tasks ? 2 : 1);
+        if (best_ && best_->summary.makespan < before && !request_.cheapest_first) bring_near(*around_);
       }
       tell_progress();
     }

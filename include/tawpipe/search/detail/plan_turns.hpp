@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -92,13 +94,53 @@ class PlanTurns : public PlanRounds {
     order.insert(order.end(), last, probed.end());
     order_ = std::move(order);
   }
+  /// Behind what was probed first: as long as something near the best estimate has a better one, what is
+  /// near that is probed too. A part of the budget.
+  void climb_by_probes() {
+    if (request_.cheapest_first) return;
+    const std::int64_t most = spent_ + request_.budget / 4;
+    const auto is_open = [&](const PlanGroup& group) {
+      return probed_.contains({group.layout, group.begin}) && group.key < PlanGroup::deferred;
+    };
+    const auto count_open = [&] { return std::find_if_not(order_.begin(), order_.end(), is_open) - order_.begin(); };
+    std::set<std::pair<std::size_t, std::size_t>> tops;
+    while (count_open() > 0 && spent_ < most && !result_.stopped) {
+      const PlanGroup top = order_.front();
+      if (!tops.insert({top.layout, top.begin}).second) return;
+      const std::vector<PlanGroup> near = probe_near({top.layout, top.begin}, Near::probed);
+      const auto deferred = std::find_if_not(near.begin(), near.end(), is_open);
+      order_.insert(order_.begin() + count_open(), near.begin(), deferred);
+      order_.insert(order_.end(), deferred, near.end());
+      sort_by_key(std::span{order_}.first(static_cast<std::size_t>(count_open())));
+      tell_progress();
+    }
+  }
+  /// What is near the best so far comes next, but for what estimates say is slower.
+  void bring_near(const PlanCandidate& best) {
+    std::vector<PlanGroup> near = probe_near(best, Near::all);
+    const double enough = to_seconds(min_worth(best_->summary.makespan));
+    const auto slower = std::stable_partition(near.begin(), near.end(), [&](const PlanGroup& group) {
+      return group.key < enough || !is_probed(group);  // what is not is cheap to look at
+    });
+    order_.insert(order_.begin() + static_cast<std::ptrdiff_t>(next_ + 1), near.begin(), slower);
+    auto last = order_.end();  // before what is deferred
+    const auto next = order_.begin() + static_cast<std::ptrdiff_t>(next_ + 1);
+    while (last != next && std::prev(last)->key >= PlanGroup::deferred) --last;
+    order_.insert(last, slower, near.end());
+  }
   /// The bounds of the group whose turn it is. They are found together with those of the groups after
   /// it, for all threads to have work; bounds do not depend on when they are found, and those that
   /// are no longer wanted when their turn comes are not counted.
   std::vector<Outcome> bounds_of_next() {
-    std::erase_if(ahead_, [&](const Ahead& group) { return group.turn < next_; });
-    if (ahead_.empty()) look_ahead();
-    return std::move(ahead_.front().outcomes);
+    const auto is_next = [&](const Ahead& ahead) { return ahead.of(order_[next_]); };
+    auto found = std::find_if(ahead_.begin(), ahead_.end(), is_next);
+    if (found == ahead_.end()) {
+      look_ahead();
+      found = std::find_if(ahead_.begin(), ahead_.end(), is_next);
+    }
+    std::vector<Outcome> outcomes = std::move(found->outcomes);
+    ahead_.erase(found);
+    return outcomes;
   }
 
  private:
@@ -129,6 +171,7 @@ class PlanTurns : public PlanRounds {
   }
 
   void look_ahead() {
+    const std::size_t before = ahead_.size();
     const std::size_t most = request_.cheapest_first ? 1 : 16;  // candidates; results come fast there, and drop the next ones
     std::size_t count = 0;
     double tasks = 0;
@@ -136,18 +179,64 @@ class PlanTurns : public PlanRounds {
       const PlanGroup& group = order_[turn];
       const double each = tasks_of(layouts_[group.layout]);
       if (holds_[group.layout] == 0 || !may_win(min_times_[group.layout]) || each > max_tasks) continue;
-      ahead_.push_back({turn, {}});
+      if (std::any_of(ahead_.begin(), ahead_.end(), [&](const Ahead& ahead) { return ahead.of(group); })) continue;
+      ahead_.push_back({group, {}});
       for (std::size_t i = group.begin; i < group.end; ++i) ahead_.back().outcomes.push_back({.candidate = {group.layout, i}});
       count += group.end - group.begin;
       tasks += each * static_cast<double>(group.size());
     }
     std::vector<Outcome*> all;
-    for (Ahead& group : ahead_) {
-      for (Outcome& outcome : group.outcomes) all.push_back(&outcome);
+    for (std::size_t i = before; i < ahead_.size(); ++i) {
+      for (Outcome& outcome : ahead_[i].outcomes) all.push_back(&outcome);
     }
     parallel_(all.size(), [&](std::size_t i) { bound(*all[i]); });
   }
 
+  /// What is near a candidate, taken out of order_, each as a group of its own, by its estimate: the same
+  /// schedule on layouts near its own, and other pipelines on its mesh.
+  enum class Near { all, probed };
+  std::vector<PlanGroup> probe_near(const PlanCandidate& best, Near which) {
+    const std::vector<PlanGroup> groups = split_near(best, which);
+    std::vector<std::vector<PlanProbe>> probes(groups.size(), std::vector<PlanProbe>(1));
+    const auto wanted = [&](const PlanGroup& group) {
+      return is_probed(group) && !probed_.contains({group.layout, group.begin});
+    };
+    parallel_(groups.size(), [&](std::size_t i) {
+      if (wanted(groups[i])) probes[i][0] = prober_.probe(layouts_[groups[i].layout], choices_[groups[i].begin]);
+    });
+    std::vector<PlanGroup> near;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      wanted(groups[i]) ? take_probes(groups[i], probes[i], near) : near.push_back(groups[i]);
+    }
+    sort_by_key(near);
+    return near;
+  }
+  std::vector<PlanGroup> split_near(const PlanCandidate& best, Near which) {
+    std::vector<PlanGroup> near;
+    const auto first = order_.begin() + static_cast<std::ptrdiff_t>(next_ + 1);
+    std::vector<PlanGroup> others{order_.begin(), first};
+    const PlanLayout& layout = layouts_[best.layout];
+    for (auto at = first; at != order_.end(); ++at) {
+      PlanGroup group = *at;
+      const bool open = group.key < PlanGroup::deferred && holds_[group.layout] != 0 && may_win(min_times_[group.layout]) &&
+                        (which == Near::all || is_probed(group));
+      if (!open || !is_near(layouts_[group.layout], layout)) {
+        others.push_back(group);
+        continue;
+      }
+      const bool pipelines = layouts_[group.layout].mesh == layout.mesh && keeps_stages(choices_[best.choice].schedule);
+      for (std::size_t choice = group.begin; choice < group.end; ++choice) {
+        const bool other = pipelines && is_probed(group) && choice < leading_ && keeps_stages(choices_[choice].schedule);
+        if (choice != best.choice && !other) continue;
+        near.push_back({group.layout, choice, choice + 1, group.key});
+        if (group.begin < choice) others.push_back({group.layout, group.begin, choice, group.key});
+        group.begin = choice + 1;
+      }
+      if (group.begin < group.end) others.push_back(group);
+    }
+    order_ = std::move(others);
+    return near;
+  }
   bool is_probed(const PlanGroup& group) const { return holds_[group.layout] != 0 && prober_.is_worth(layouts_[group.layout]); }
   /// Probes of the groups from `at` on, at once like look_ahead().
   std::vector<std::vector<PlanProbe>> probe_next(std::size_t at) {
@@ -177,6 +266,7 @@ class PlanTurns : public PlanRounds {
     for (std::size_t i = 0; i < probes.size(); ++i) {
       const PlanProbe& one = probes[i];
       spent_ += one.cost;
+      probed_.insert({group.layout, group.begin + i});
       double key = one.seconds >= least ? one.seconds : group.key;
       const bool again = is_matched(probes, i);
       if (one.seconds > 0 && !one.fits && !again && nearly_fits(one.memory)) {
@@ -190,15 +280,17 @@ class PlanTurns : public PlanRounds {
 
   /// The bounds of a group, before its turn in order_.
   struct Ahead {
-    std::size_t turn;
+    PlanGroup group;
     std::vector<Outcome> outcomes;
+    bool of(const PlanGroup& one) const { return group.layout == one.layout && group.begin == one.begin && group.end == one.end; }
   };
 
   std::vector<Ahead> ahead_;
   double early_key_ = PlanGroup::deferred;  ///< a better one is simulated early
   std::set<std::pair<std::size_t, std::size_t>> looked_at_early_;
-  std::int64_t stop_after_ = never;  ///< so many tasks, where nothing is found before
-  std::size_t leading_ = 0;          ///< of choices_, those that are looked at first
+  std::set<std::pair<std::size_t, std::size_t>> probed_;  ///< layout and choice
+  std::int64_t stop_after_ = never;                       ///< so many tasks, where nothing is found before
+  std::size_t leading_ = 0;                               ///< of choices_, those that are looked at first
 
  protected:
   std::vector<PlanGroup> order_;          ///< of all groups
