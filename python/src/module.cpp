@@ -65,6 +65,7 @@ struct Comparison {
   std::string table;
   std::vector<Summary> results;  ///< best first
   std::vector<std::string> labels;
+  std::optional<double> bound;
 };
 
 Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
@@ -76,7 +77,8 @@ Comparison compare(const sim::Request& request, const std::vector<std::string>& 
   Comparison found{.problem = sim::describe(problem),
                    .table = comparison_table(results, problem.recomputes.size() > 1),
                    .results = {},
-                   .labels = {}};
+                   .labels = {},
+                   .bound = sim::bound_of(problem)};
   for (const std::size_t i : comparison_order(results)) {
     found.results.push_back(results[i].summary);
     found.labels.push_back(sim::entry_label(results[i].choice));
@@ -178,7 +180,11 @@ void bind_answers(nb::module_& module) {
       .def_ro("labels", &Comparison::labels)
       .def("results", [](const Comparison& comparison) {
         nb::list all;
-        for (const Summary& summary : comparison.results) all.append(to_python(to_json(summary)));
+        for (const Summary& summary : comparison.results) {
+          nlohmann::ordered_json one = to_json(summary);
+          sim::add_gap(one, summary, comparison.bound);
+          all.append(to_python(one));
+        }
         return all;
       });
 

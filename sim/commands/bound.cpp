@@ -109,6 +109,12 @@ std::optional<double> bound_of(const Problem& problem) {
   return training_bound(problem).seconds;
 }
 
+void add_gap(nlohmann::ordered_json& json, const Summary& summary, const std::optional<double>& bound) {
+  if (!bound) return;
+  json["bound_s"] = *bound;
+  json["gap"] = to_seconds(summary.makespan) / *bound - 1;
+}
+
 std::string gap_text(const Summary& best, double bound) {
   return fmt::format("No schedule of any kind takes less than {} (tawpipe bound); {} takes {} more.\n",
                      format_duration(seconds(bound), 4), best.schedule, format_percent(to_seconds(best.makespan) / bound - 1));

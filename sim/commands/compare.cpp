@@ -71,9 +71,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) {
       json["results"].push_back(to_json(results[i].summary));
-      if (!bound) continue;
-      json["results"].back()["bound_s"] = *bound;
-      json["results"].back()["gap"] = to_seconds(results[i].summary.makespan) / *bound - 1;
+      add_gap(json["results"].back(), results[i].summary, bound);
     }
     if (fitting) {
       json["fits"] = {{"tensor", fitting->mesh.tensor},

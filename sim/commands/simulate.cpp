@@ -230,10 +230,7 @@ int run_simulate(const Request& given) {
   if (outputs.json || report) {
     auto json = to_json(summary);
     add_cost(json, problem);
-    if (bound) {
-      json["bound_s"] = *bound;
-      json["gap"] = to_seconds(summary.makespan) / *bound - 1;
-    }
+    add_gap(json, summary, bound);
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     if (outputs.json) (*outputs.json)(json.dump(2) + "\n");
     if (report) {

@@ -128,6 +128,11 @@ class Plans(unittest.TestCase):
             with self.assertRaisesRegex(tawpipe.InputError, "line 1.*--tensor-model-parallel-size"):
                 tawpipe.plan(cluster="2x4", today=script)
 
+    def test_compared_schedules_have_the_gap(self):
+        for row in tawpipe.compare("1f1b", "tawpipe", **TINY):
+            self.assertAlmostEqual(row["gap"], row["makespan_s"] / row["bound_s"] - 1)
+            self.assertGreater(row["gap"], 0)
+
     def test_bound_is_below_the_best(self):
         bound = tawpipe.bound(**TINY)
         self.assertTrue(bound["fits"])
