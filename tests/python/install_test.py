@@ -2,7 +2,8 @@
 """Builds a wheel from the sources, installs it in a clean virtual environment, and runs test_tawpipe.py there.
 
 install_test.py SOURCE WORK COMMAND COMPILED: COMMAND is the `tawpipe` whose table must be the same, COMPILED the folder with the
-libraries that the build of COMMAND compiled from the same sources. Exit 77, with a word why, where PyPI cannot be reached or Python has no venv.
+libraries that the build of COMMAND compiled from the same sources. Exit 77, with a word why, where PyPI cannot be reached or
+Python has no venv.
 """
 import os
 import pathlib

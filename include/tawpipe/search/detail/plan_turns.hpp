@@ -132,6 +132,7 @@ class PlanTurns : public PlanRounds {
   /// it, for all threads to have work; bounds do not depend on when they are found, and those that
   /// are no longer wanted when their turn comes are not counted.
   std::vector<Outcome> bounds_of_next() {
+    std::erase_if(ahead_, [&](const Ahead& ahead) { return !may_win(min_times_[ahead.group.layout]); });  // their turn is over
     const auto is_next = [&](const Ahead& ahead) { return ahead.of(order_[next_]); };
     auto found = std::find_if(ahead_.begin(), ahead_.end(), is_next);
     if (found == ahead_.end()) {
