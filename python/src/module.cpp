@@ -182,7 +182,7 @@ void bind_answers(nb::module_& module) {
         nb::list all;
         for (const Summary& summary : comparison.results) {
           nlohmann::ordered_json one = to_json(summary);
-          sim::add_gap(one, summary, comparison.bound);
+          sim::add_gap(one, summary.makespan, comparison.bound);
           all.append(to_python(one));
         }
         return all;

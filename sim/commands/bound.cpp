@@ -109,10 +109,10 @@ std::optional<double> bound_of(const Problem& problem) {
   return training_bound(problem).seconds;
 }
 
-void add_gap(nlohmann::ordered_json& json, const Summary& summary, const std::optional<double>& bound) {
+void add_gap(nlohmann::ordered_json& json, Duration makespan, const std::optional<double>& bound) {
   if (!bound) return;
   json["bound_s"] = *bound;
-  json["gap"] = to_seconds(summary.makespan) / *bound - 1;
+  json["gap"] = to_seconds(makespan) / *bound - 1;
 }
 
 std::string gap_text(const Summary& best, double bound) {

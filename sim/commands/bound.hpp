@@ -16,7 +16,7 @@ namespace tawpipe::sim {
 std::optional<double> bound_of(const Problem& problem);
 
 /// Adds the keys `bound_s` and `gap`, if there is a bound.
-void add_gap(nlohmann::ordered_json& json, const Summary& summary, const std::optional<double>& bound);
+void add_gap(nlohmann::ordered_json& json, Duration makespan, const std::optional<double>& bound);
 
 /// A line with the distance of `best` from it.
 std::string gap_text(const Summary& best, double bound);

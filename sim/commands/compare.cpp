@@ -71,7 +71,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) {
       json["results"].push_back(to_json(results[i].summary));
-      add_gap(json["results"].back(), results[i].summary, bound);
+      add_gap(json["results"].back(), results[i].summary.makespan, bound);
     }
     if (fitting) {
       json["fits"] = {{"tensor", fitting->mesh.tensor},

@@ -137,10 +137,7 @@ int run_improve(const ImproveRequest& request) {
     json["start_s"] = to_seconds(before);
     json["makespan_s"] = to_seconds(after);
     json["gain"] = gain;
-    if (bound) {
-      json["bound_s"] = *bound;
-      json["gap"] = to_seconds(after) / *bound - 1;
-    }
+    add_gap(json, after, bound);
     json["tried"] = found.tried;
     json["finished"] = found.finished;
     json["steps"] = nlohmann::ordered_json::array();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "advice.hpp"
+#include "bound.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
 
@@ -139,8 +140,7 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["shard_states"] = name(plan.layout.sharding.value_or(planned.request.problem.sharding));
   json["offload"] = name(plan.layout.offload.value_or(planned.request.problem.offload));
   json["balanced_stages"] = plan.layout.balanced_stages || planned.request.problem.stage_cut.balanced;
-  json["bound_s"] = planned.bound_s;
-  json["gap"] = to_seconds(plan.summary.makespan) / planned.bound_s - 1;
+  add_gap(json, plan.summary.makespan, planned.bound_s);
   json["least_s"] = to_seconds(plan.bound);
   const Shares shares = shares_of(plan.summary);
   json["limited_by"] = limit_of(plan.summary);

@@ -230,7 +230,7 @@ int run_simulate(const Request& given) {
   if (outputs.json || report) {
     auto json = to_json(summary);
     add_cost(json, problem);
-    add_gap(json, summary, bound);
+    add_gap(json, summary.makespan, bound);
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     if (outputs.json) (*outputs.json)(json.dump(2) + "\n");
     if (report) {
