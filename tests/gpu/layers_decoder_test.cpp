@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 
 #include "layers_support.hpp"
@@ -21,8 +22,12 @@ namespace {
 /// A tensor of a safetensors file of ours, whose header has no escapes.
 template <class T>
 std::vector<T> tensor(const std::string& file, const std::string& name) {
-  std::ifstream in{std::string{TAWPIPE_TEST_DATA} + "/llama_golden/A/A." + file + ".safetensors", std::ios::binary};
-  const std::string bytes{std::istreambuf_iterator<char>{in}, {}};
+  static std::map<std::string, std::string> files;
+  std::string& bytes = files[file];
+  if (bytes.empty()) {
+    std::ifstream in{std::string{TAWPIPE_TEST_DATA} + "/llama_golden/A/A." + file + ".safetensors", std::ios::binary};
+    bytes.assign(std::istreambuf_iterator<char>{in}, {});
+  }
   std::uint64_t header = 0;
   if (bytes.size() > 8) std::memcpy(&header, bytes.data(), 8);
   const std::size_t entry = bytes.find("\"" + name + "\":{");

@@ -17,8 +17,9 @@ template <class T>
 class GrowingArray {
  public:
   /// Makes the first piece hold `items` items: if exactly that many are added, take() copies none.
-  /// @pre it has not grown beyond the first piece
+  /// Nothing where there is a second piece.
   void reserve(std::size_t items) {
+    if (pieces_.size() > 1) return;
     if (items > piece_items) first_items_ = items;
     if (pieces_.empty()) pieces_.emplace_back();
     pieces_[0].reserve(items);

@@ -37,15 +37,15 @@ inline std::string notable_options(const Chosen& result) {
 inline std::string name_among(const std::vector<Chosen>& results, std::size_t of) {
   const Chosen& one = results[of];
   std::string text = one.summary.schedule;
-  for (const auto& [key, value] : one.choice.options) {
+  for (const auto& chosen : one.choice.options) {
     const auto at = std::find_if(one.summary.options.begin(), one.summary.options.end(),
-                                 [&](const auto& option) { return option.first == key; });
+                                 [&](const auto& option) { return option.first == chosen.first; });
     if (at == one.summary.options.end()) continue;
     const bool differs = std::any_of(results.begin(), results.end(), [&](const Chosen& other) {
       const auto& options = other.summary.options;
       return other.summary.schedule == one.summary.schedule && std::find(options.begin(), options.end(), *at) == options.end();
     });
-    if (differs) text += concat(":", key, "=", at->second);
+    if (differs) text += concat(":", at->first, "=", at->second);
   }
   return text;
 }

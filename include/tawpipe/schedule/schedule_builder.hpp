@@ -42,8 +42,7 @@ class ScheduleBuilder {
     std::size_t uses = 0;
     std::size_t buffers = 0;
   };
-  /// Makes room for that much: if exactly that much is added, nothing is copied. @pre there
-  /// are no tasks or buffers yet
+  /// Makes room for that much: if exactly that much is added, nothing is copied.
   void reserve(const Sizes& sizes) {
     tasks_.reserve(sizes.tasks);
     dependency_begin_.reserve(sizes.tasks + 1);
@@ -51,6 +50,13 @@ class ScheduleBuilder {
     use_items_.reserve(sizes.uses);
     parts_.buffers.reserve(sizes.buffers);
     state_.reserve(sizes.buffers);
+  }
+  /// Makes room for all of a schedule of which what was added so far is about `part`: what grows
+  /// step by step is moved several times. @pre 0 < part <= 1
+  void reserve_for_all(double part) {
+    const auto of_all = [part](std::size_t items) { return static_cast<std::size_t>(static_cast<double>(items) / part * 1.02); };
+    reserve({of_all(tasks_.size()), of_all(use_items_.size()), of_all(parts_.buffers.size())});
+    dependency_items_.reserve(of_all(dependency_items_.size()));
   }
   /// Loads what add() needs to know of a buffer, or none, that a task will soon use.
   void prefetch(BufferId buffer) const {

@@ -59,6 +59,8 @@ class ShardedBuilder {
         reduce(unit);
         if (first_ + ranks_ >= microbatches) complete(unit);
       }
+      if (first_ == 0 && microbatches > ranks_)
+        builder_.reserve_for_all(static_cast<double>(ranks_) / static_cast<double>(microbatches));
     }
     for (int part = 0; part < states_.parts(); ++part) {
       for (int r = 0; r < ranks_; ++r) states_.update(builder_, r, part);

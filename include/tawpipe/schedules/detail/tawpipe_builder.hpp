@@ -53,10 +53,12 @@ class TawpipeBuilder {
     if (*options_.stripe) stripes_.emplace(builder_, lanes_, groups_, placement_, states_, options_.buffers);
     const TawpipeOrder order{groups_, shards_, shares_, builder_.stage(0), options_.order == Order::paper};
     order_ = &order;
-    for (const TawpipeEvent& event : order.events()) {
-      collect(event.group, event.step);
-      compute_step(event.group, event.step);
-      deliver(event.group, event.step);
+    const std::vector<TawpipeEvent> events = order.events();
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      collect(events[i].group, events[i].step);
+      compute_step(events[i].group, events[i].step);
+      deliver(events[i].group, events[i].step);
+      if (i == events.size() / 8) builder_.reserve_for_all(static_cast<double>(i + 1) / static_cast<double>(events.size()));
     }
     for (int k = 0; k < shards_; ++k) {
       const States& own = states(k);
