@@ -14,9 +14,10 @@ namespace tawpipe::inline v0 {
 struct CalibrationClass {
   std::string name;       ///< of an op, "messages inside a node" or "messages between nodes"
   std::size_t tasks = 0;  ///< measured
-  std::size_t used = 0;   ///< of them, in the fit; only messages that shared no link, if there are any
-  double mean = 0;        ///< seconds, of those used
-  double error = 0;       ///< sum of |measured - fitted| over the sum of measured, of those used
+  /// of them, in the fit; only messages that shared no link, if there are any
+  std::size_t used = 0;
+  double mean = 0;   ///< seconds, of those used
+  double error = 0;  ///< sum of |measured - fitted| over the sum of measured, of those used
 };
 
 struct Calibration {

@@ -17,10 +17,11 @@ namespace tawpipe::inline v0 {
 
 /// Time in transfers and collectives, means over the ranks.
 struct Communication {
-  double busy_s = 0;                   ///< at least one in flight
-  double exposed_s = 0;                ///< at least one in flight while the rank computes nothing
-  std::vector<double> lane_busy_s;     ///< [lane] in flight on that lane
-  std::vector<double> lane_exposed_s;  ///< [lane] in flight on that lane while the rank computes nothing
+  double busy_s = 0;                ///< at least one in flight
+  double exposed_s = 0;             ///< at least one in flight while the rank computes nothing
+  std::vector<double> lane_busy_s;  ///< [lane] in flight on that lane
+  /// [lane] in flight on that lane while the rank computes nothing
+  std::vector<double> lane_exposed_s;
 };
 
 namespace detail {

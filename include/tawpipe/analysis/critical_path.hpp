@@ -14,8 +14,9 @@ namespace tawpipe::inline v0 {
 /// A chain of tasks, each starting when the one before ends, from the start to the end of the
 /// iteration.
 struct CriticalPath {
-  std::vector<TaskId> tasks;               ///< in time order
-  std::array<Duration, ops> time_of_op{};  ///< [op] time on the path; gaps in the timeline are not included
+  std::vector<TaskId> tasks;  ///< in time order
+  /// [op] time on the path; gaps in the timeline are not included
+  std::array<Duration, ops> time_of_op{};
 };
 
 /// The critical path of `timeline`: from the task that ends last back through the predecessor

@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The line through two points, of numbers, quantities, and arrays of them: the second point is at 1.
+/// The line through two points, of numbers, quantities, and arrays of them; the second is at 1.
 class Extrapolation {
  public:
   explicit Extrapolation(double at) : at_{at} {}

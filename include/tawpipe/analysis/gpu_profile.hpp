@@ -37,9 +37,10 @@ struct GpuProfile {
   struct Collective {
     Op op = Op::all_reduce;
     std::vector<Rank> members;  ///< in the group's order
-    std::int64_t bytes = 0;     ///< the whole buffer: for gathers and reduce-scatters that of all members
-    double seconds = 0;         ///< from the kernel's start, so including the wait for its peers
-    bool alone = true;          ///< no other communication of the device overlapped it
+    /// the whole buffer: for gathers and reduce-scatters that of all members
+    std::int64_t bytes = 0;
+    double seconds = 0;  ///< from the kernel's start, so including the wait for its peers
+    bool alone = true;   ///< no other communication of the device overlapped it
   };
 
   int rank = 0;

@@ -16,9 +16,10 @@ namespace tawpipe::inline v0 {
 
 /// Seconds by which held SMs made computations longer.
 struct HeldTime {
-  std::vector<double> slowed_s;   ///< [rank] by all communications
-  std::vector<double> waiting_s;  ///< [rank] of that, by communications that had not begun because a rank had not arrived
-  std::vector<double> task_s;     ///< [task] by all communications; 0 for communications
+  std::vector<double> slowed_s;  ///< [rank] by all communications
+  /// [rank] of that, by communications that had not begun because a rank had not arrived
+  std::vector<double> waiting_s;
+  std::vector<double> task_s;  ///< [task] by all communications; 0 for communications
 
   /// The mean over ranks.
   static double mean(const std::vector<double>& ranks) {

@@ -22,7 +22,8 @@ namespace tawpipe::inline v0 {
 
 /// The part of a schedule that was simulated for the whole (schedule/fold.hpp).
 struct Folding {
-  int factor = 1;          ///< devices that each simulated one stands for; 1: not folded, and the rest is empty
+  /// devices that each simulated one stands for; 1: not folded, and the rest is empty
+  int factor = 1;
   int ranks = 0;           ///< simulated
   std::int64_t tasks = 0;  ///< simulated
   std::string refusal;     ///< why it was not folded, if folding was requested
@@ -38,17 +39,21 @@ struct Summary {
   int ranks = 0;
   std::int64_t tasks = 0;
   std::int64_t stages = 0;
-  std::int64_t empty_stages = 0;  ///< of these, stages without layers or edges: their ranks only forward
+  /// of these, stages without layers or edges: their ranks only forward
+  std::int64_t empty_stages = 0;
   std::int64_t microbatches = 0;
   std::int64_t microbatch_size = 0;  ///< sequences; 0 without a model
   std::int64_t sequence = 0;         ///< tokens; 0 without a model
   std::int64_t global_batch = 0;     ///< sequences; 0 without a model
-  std::string recompute;             ///< as flags say it: "none", "full", "full:4" for the first 4 layers of each stage
+  /// as flags say it: "none", "full", "full:4" for the first 4 layers of each stage
+  std::string recompute;
 
   Duration makespan;
   double tokens_per_device_per_second = 0;  ///< 0 without a model
-  double mfu = 0;                           ///< model FLOPs (nothing recomputed) over the devices' peak; 0 without a model
-  FlopsPerSecond flops_per_device{};        ///< model FLOPs (nothing recomputed) per device; 0 without a model
+  /// model FLOPs (nothing recomputed) over the devices' peak; 0 without a model
+  double mfu = 0;
+  /// model FLOPs (nothing recomputed) per device; 0 without a model
+  FlopsPerSecond flops_per_device{};
   Bubble bubble;
   std::vector<PeakMemory> peak_memory;  ///< [rank]
   std::vector<Bytes> device_memory;     ///< [rank]
@@ -61,7 +66,8 @@ struct Summary {
   Folding folding;
   std::optional<HeldTime> held;  ///< if the cost model knows what communications hold
 
-  double tokens_per_day() const { return tokens_per_device_per_second * ranks * 86'400; }  ///< of all devices
+  /// of all devices
+  double tokens_per_day() const { return tokens_per_device_per_second * ranks * 86'400; }
   bool fits() const { return out_of_memory.empty(); }
   /// The largest need of any rank; 0 without ranks.
   Bytes fullest() const {

@@ -18,15 +18,21 @@ namespace tawpipe::inline v0 {
 
 /// Bytes sent in one iteration, by all ranks together.
 struct Traffic {
-  std::int64_t inter_node_bytes = 0;                                  ///< over edges between two nodes, each counted once
-  std::int64_t intra_node_bytes = 0;                                  ///< over edges inside a node
-  std::array<std::int64_t, 2> host_bytes{};                           ///< [0 to host memory, 1 from it]
-  std::vector<std::int64_t> node_egress_bytes;                        ///< [node] sent to other nodes
-  std::vector<std::int64_t> node_ingress_bytes;                       ///< [node] received from other nodes
-  std::vector<std::int64_t> rank_sent_bytes;                          ///< [rank]
-  std::array<std::int64_t, link_classes> link_bytes{};                ///< [class] summed over the links crossed
-  std::array<std::array<std::int64_t, 2>, payloads> payload_bytes{};  ///< [payload][0 inside nodes, 1 between], between ranks
-  std::array<std::int64_t, ops> tasks{};                              ///< [op] number of tasks
+  /// over edges between two nodes, each counted once
+  std::int64_t inter_node_bytes = 0;
+  std::int64_t intra_node_bytes = 0;  ///< over edges inside a node
+  /// [0 to host memory, 1 from it]
+  std::array<std::int64_t, 2> host_bytes{};
+  /// [node] sent to other nodes
+  std::vector<std::int64_t> node_egress_bytes;
+  /// [node] received from other nodes
+  std::vector<std::int64_t> node_ingress_bytes;
+  std::vector<std::int64_t> rank_sent_bytes;  ///< [rank]
+  /// [class] summed over the links crossed
+  std::array<std::int64_t, link_classes> link_bytes{};
+  /// [payload][0 inside nodes, 1 between], between ranks
+  std::array<std::array<std::int64_t, 2>, payloads> payload_bytes{};
+  std::array<std::int64_t, ops> tasks{};  ///< [op] number of tasks
 
   std::int64_t max_node_egress_bytes() const {
     return node_egress_bytes.empty() ? 0 : *std::max_element(node_egress_bytes.begin(), node_egress_bytes.end());

@@ -26,11 +26,13 @@ struct StepScalars {
 /// device memory; parameters begin anywhere in their buffers, so pointers are aligned to their
 /// numbers only.
 struct DeviceUpdateArgs {
-  ParameterRange parameters;              ///< their range in the model
-  std::span<std::byte> weights;           ///< [parameters] of the model's dtype
-  std::span<const std::byte> gradients;   ///< [parameters] mean over the iteration's microbatches, before clipping: f32 if it
-                                          ///< has 4 bytes a parameter, otherwise the model's dtype
-  float* master = nullptr;                ///< [parameters] the weights in f32, from which `weights` are rounded; null: none
+  ParameterRange parameters;     ///< their range in the model
+  std::span<std::byte> weights;  ///< [parameters] of the model's dtype
+  /// [parameters] mean over the iteration's microbatches, before clipping: f32 if it has 4 bytes a
+  /// parameter, otherwise the model's dtype
+  std::span<const std::byte> gradients;
+  /// [parameters] the weights in f32, from which `weights` are rounded; null: none
+  float* master = nullptr;
   float* first_moment = nullptr;          ///< [parameters]
   float* second_moment = nullptr;         ///< [parameters]
   const StepScalars* scalars = nullptr;   ///< one

@@ -29,13 +29,18 @@ struct ForwardArgs {
   const StageWork* stage = nullptr;
   std::int32_t microbatch = 0;
   StageParameters<const std::byte> weights;
-  std::span<const std::byte> input;       ///< stage->boundary bytes, an activation; empty if the stage has the first edge
-  std::span<std::byte> output;            ///< as many, possibly the same memory; empty if the stage has the last edge
-  std::span<std::byte> saved;             ///< stage->saved bytes, kept unchanged until this microbatch's backward
-  std::span<std::byte> workspace;         ///< at least stage->forward_workspace bytes; its contents are lost
+  /// stage->boundary bytes, an activation; empty if the stage has the first edge
+  std::span<const std::byte> input;
+  /// as many, possibly the same memory; empty if the stage has the last edge
+  std::span<std::byte> output;
+  /// stage->saved bytes, kept unchanged until this microbatch's backward
+  std::span<std::byte> saved;
+  /// at least stage->forward_workspace bytes; its contents are lost
+  std::span<std::byte> workspace;
   std::span<const std::int32_t> tokens;   ///< [microbatch, sequence]
   std::span<const std::int32_t> targets;  ///< [microbatch, sequence]
-  double* loss = nullptr;                 ///< set by the last edge: mean over the microbatch's tokens
+  /// set by the last edge: mean over the microbatch's tokens
+  double* loss = nullptr;
 };
 
 /// One backward. Gradients are accumulated in `gradients`.
@@ -43,25 +48,30 @@ struct BackwardArgs {
   const StageWork* stage = nullptr;
   std::int32_t microbatch = 0;
   StageParameters<const std::byte> weights;
-  StageParameters<std::byte> gradients;        ///< null in backward_input
-  std::span<const std::byte> output_gradient;  ///< of the output; empty if the stage has the last edge
-  std::span<std::byte> input_gradient;         ///< of the input, possibly the same memory; empty if it has the first edge
-  std::span<std::byte> saved;                  ///< as the forward left it; may be overwritten
-  std::span<std::byte> stash;                  ///< data from backward_input for backward_weight, in addition to `saved`
-  std::span<std::byte> workspace;              ///< at least stage->backward_workspace bytes
-  std::span<const std::int32_t> tokens;        ///< [microbatch, sequence]
-  std::span<const std::int32_t> targets;       ///< [microbatch, sequence]
-  double scale = 1;                            ///< factor of the loss: 1 / microbatches of the iteration
+  StageParameters<std::byte> gradients;  ///< null in backward_input
+  /// of the output; empty if the stage has the last edge
+  std::span<const std::byte> output_gradient;
+  /// of the input, possibly the same memory; empty if it has the first edge
+  std::span<std::byte> input_gradient;
+  std::span<std::byte> saved;  ///< as the forward left it; may be overwritten
+  /// data from backward_input for backward_weight, in addition to `saved`
+  std::span<std::byte> stash;
+  std::span<std::byte> workspace;         ///< at least stage->backward_workspace bytes
+  std::span<const std::int32_t> tokens;   ///< [microbatch, sequence]
+  std::span<const std::int32_t> targets;  ///< [microbatch, sequence]
+  /// factor of the loss: 1 / microbatches of the iteration
+  double scale = 1;
 };
 
 /// One step of the optimizer on parameters that are contiguous. Numbers are of the executor's type.
 struct UpdateArgs {
-  ParameterRange parameters;             ///< their range in the model
-  std::span<std::byte> weights;          ///< [parameters]
-  std::span<const std::byte> gradients;  ///< [parameters] mean over the iteration's microbatches, before clipping
-  std::span<std::byte> first_moment;     ///< [parameters]
-  std::span<std::byte> second_moment;    ///< [parameters]
-  std::int64_t step = 1;                 ///< of the optimizer, from 1
+  ParameterRange parameters;     ///< their range in the model
+  std::span<std::byte> weights;  ///< [parameters]
+  /// [parameters] mean over the iteration's microbatches, before clipping
+  std::span<const std::byte> gradients;
+  std::span<std::byte> first_moment;   ///< [parameters]
+  std::span<std::byte> second_moment;  ///< [parameters]
+  std::int64_t step = 1;               ///< of the optimizer, from 1
   double learning_rate = 0;
   double gradient_scale = 1;  ///< of clipping
 };

@@ -18,17 +18,21 @@ namespace tawpipe::inline v0 {
 
 /// The algorithm of a collective.
 enum class Algorithm : std::uint8_t {
-  ring,  ///< a ring of the members in order; for broadcast and reduce the chain that starts or ends at the root
+  /// a ring of the members in order; for broadcast and reduce the chain that starts or ends at the
+  /// root
+  ring,
   tree,  ///< all-reduce only: chains inside the nodes, a binary tree between them, up and then down
-  nvls,  ///< all-reduce only, in NCCL's table: NVSwitches sum, a tree between nodes; loads links as a ring
+  /// all-reduce only, in NCCL's table: NVSwitches sum, a tree between nodes; loads links as a ring
+  nvls,
 };
 
 /// A collective, or another communication, as edges that are all busy at once.
 struct CollectiveShape {
-  std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver (or host_memory); an edge listed twice carries twice
-  std::vector<double> shares = {};           ///< [edge] of `fraction`; empty: 1 each
-  double fraction = 1;                       ///< of the whole buffer, over each edge
-  double latency_steps = 1;                  ///< sequential hops of a chunk's first byte, in edges
+  /// sender, receiver (or host_memory); an edge listed twice carries twice
+  std::vector<std::pair<Rank, Rank>> edges;
+  std::vector<double> shares = {};  ///< [edge] of `fraction`; empty: 1 each
+  double fraction = 1;              ///< of the whole buffer, over each edge
+  double latency_steps = 1;         ///< sequential hops of a chunk's first byte, in edges
 
   double share(std::size_t edge) const { return shares.empty() ? 1 : shares[edge]; }
   /// The time of those hops if the edges take `of_edges` seconds together: each takes the mean.

@@ -21,7 +21,8 @@ struct DeviceCurves {
   double inner_ramp = 96;      ///< inner dimension equivalent to a tile's start and end
 
   // Fused attention: 256 rows of a head are a tile.
-  double attention = 0.8;  ///< forward, of the 16-bit peak, in the limit of large heads and many tiles
+  /// forward, of the 16-bit peak, in the limit of large heads and many tiles
+  double attention = 0.8;
   double attention_backward = 0.65;
   double attention_head = 32;   ///< size of a head at half of that
   double attention_fill = 1.6;  ///< tiles for each multiprocessor at half of that, forward

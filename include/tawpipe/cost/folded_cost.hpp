@@ -204,7 +204,8 @@ class UnequalComputation {
   const Cluster& cluster_;
   const Inner& cost_;
   std::vector<std::vector<Task>> distinct_;  ///< [kept rank]
-  std::vector<std::vector<Rank>> copies_;    ///< [kept rank] itself first, and those whose times may differ from it
+  /// [kept rank] itself first, and those whose times may differ from it
+  std::vector<std::vector<Rank>> copies_;
 };
 
 /// A collective of copies for which only one of them has to wait, so that the others arrive sooner;

@@ -93,7 +93,8 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
 /// A stage with unknown kernels takes its operations at the rate of large products and its traffic
 /// at memory speed.
 struct KernelCost {
-  std::vector<std::pair<double DeviceCurves::*, double>> changes = {};  ///< replace the generation's figures
+  /// replace the generation's figures
+  std::vector<std::pair<double DeviceCurves::*, double>> changes = {};
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< held by communications; off
 

@@ -89,7 +89,8 @@ struct MeasuredCost {
   std::optional<MeasuredLink> intra_node;
   std::optional<MeasuredLink> inter_node;
   std::optional<MeasuredWork> work;  ///< none: unknown, so not checked
-  HeldSms held_sms{};                ///< held by communications; off, and not in files of measured times
+  /// held by communications; off, and not in files of measured times
+  HeldSms held_sms{};
 
   bool operator==(const MeasuredCost&) const = default;
 

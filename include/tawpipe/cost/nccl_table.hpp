@@ -31,15 +31,19 @@ constexpr std::string_view name(NcclProtocol protocol) {
 struct NcclRing {
   int ranks = 2;
   int nodes = 1;
-  bool nvlink = true;              ///< inside a node; otherwise PCI Express
-  double bus_bandwidth = 0;        ///< of all channels together, at the ring's slowest link
-  double max_low_latency = 141e9;  ///< the maximum of LL: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see max_ll()
-  bool same_channels = true;       ///< all channels visit the ranks in the same order: a broadcast then pays one hop's latency
-  double extra_inside = 0;         ///< seconds that a hop inside a node takes beyond NCCL's figure, for any protocol
-  double extra_network = 0;        ///< the same between nodes
-  int sm = 80;                     ///< compute capability of the ranks
-  int heads = 0;                   ///< ranks of a node that sum in its NVSwitches (NVLink SHARP); 0: none can
-  double nvlink_bandwidth = 0;     ///< of one rank into those
+  bool nvlink = true;        ///< inside a node; otherwise PCI Express
+  double bus_bandwidth = 0;  ///< of all channels together, at the ring's slowest link
+  /// the maximum of LL: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see max_ll()
+  double max_low_latency = 141e9;
+  /// all channels visit the ranks in the same order: a broadcast then pays one hop's latency
+  bool same_channels = true;
+  /// seconds that a hop inside a node takes beyond NCCL's figure, for any protocol
+  double extra_inside = 0;
+  double extra_network = 0;  ///< the same between nodes
+  int sm = 80;               ///< compute capability of the ranks
+  /// ranks of a node that sum in its NVSwitches (NVLink SHARP); 0: none can
+  int heads = 0;
+  double nvlink_bandwidth = 0;  ///< of one rank into those
 };
 
 /// The maximum bandwidth of LL, by compute capability (80, 90, 100) and number of nodes. Across

@@ -19,12 +19,15 @@ namespace tawpipe::inline v0 {
 /// Source: Williams et al. 2009 (roofline); overhead: NCCL 2.28 graph/tuning.cc, base latency of
 /// ring/Simple, 8.4 us.
 struct RooflineCost {
-  double utilization = 0.5;         ///< of the device's matrix peak, reached by matrix products and attention
-  double memory_utilization = 0.8;  ///< of the device's memory bandwidth, reached by elementwise kernels
-  Duration overhead{8'400'000};     ///< of starting a transfer or collective
+  /// of the device's matrix peak, reached by matrix products and attention
+  double utilization = 0.5;
+  /// of the device's memory bandwidth, reached by elementwise kernels
+  double memory_utilization = 0.8;
+  Duration overhead{8'400'000};  ///< of starting a transfer or collective
   Algorithm all_reduce = Algorithm::ring;
-  bool nccl_collectives = false;  ///< collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
-  HeldSms held_sms{};             ///< held by communications; off
+  /// collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
+  bool nccl_collectives = false;
+  HeldSms held_sms{};  ///< held by communications; off
 
   Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
     const Task& task = schedule.task(id);

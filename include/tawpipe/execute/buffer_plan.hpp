@@ -17,10 +17,11 @@ namespace tawpipe::inline v0 {
 
 /// Offsets of one rank's buffers.
 struct BufferPlan {
-  std::vector<std::int64_t> offset;  ///< [buffer] bytes from the start of the rank's memory, device or host; -1: another rank's
-  Bytes bytes;                       ///< to allocate, alignment included
-  Bytes host_bytes;                  ///< to allocate on the host
-  std::vector<ReuseWait> waits;      ///< that reuse needs in addition to those of the program
+  /// [buffer] bytes from the start of the rank's memory, device or host; -1: another rank's
+  std::vector<std::int64_t> offset;
+  Bytes bytes;                   ///< to allocate, alignment included
+  Bytes host_bytes;              ///< to allocate on the host
+  std::vector<ReuseWait> waits;  ///< that reuse needs in addition to those of the program
 };
 
 /// Lays out one rank's buffers in each memory: persistent ones one after another, then transient
@@ -104,7 +105,8 @@ class RankOrder {
   std::vector<std::int32_t> place_;  ///< [task] index in its lane
   std::vector<std::uint8_t> lane_;   ///< [task]
   std::vector<std::int32_t> row_;    ///< [task] row in known_
-  std::vector<std::int32_t> known_;  ///< [row, lane] the last index that has ended when the task starts
+  /// [row, lane] the last index that has ended when the task starts
+  std::vector<std::int32_t> known_;
 };
 
 }  // namespace detail

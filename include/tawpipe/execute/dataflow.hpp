@@ -36,11 +36,12 @@ inline constexpr int stage_parts = 3;
 struct ComputeFlow {
   std::array<Place, stage_parts> weights{};
   std::array<Place, stage_parts> gradients{};
-  std::vector<Run> cleared;          ///< gradients to set to zero first
-  BufferId input = none<BufferId>;   ///< activation, or gradient of the output, that it receives
-  BufferId output = none<BufferId>;  ///< activation, or gradient of the input, that it passes on; may equal `input`
-  BufferId saved = none<BufferId>;   ///< from the forward to the backward
-  BufferId stash = none<BufferId>;   ///< from backward_input to backward_weight
+  std::vector<Run> cleared;         ///< gradients to set to zero first
+  BufferId input = none<BufferId>;  ///< activation, or gradient of the output, that it receives
+  /// activation, or gradient of the input, that it passes on; may equal `input`
+  BufferId output = none<BufferId>;
+  BufferId saved = none<BufferId>;  ///< from the forward to the backward
+  BufferId stash = none<BufferId>;  ///< from backward_input to backward_weight
 };
 
 /// A piece of an update: parameters that are contiguous in each of the buffers.
@@ -48,8 +49,10 @@ struct UpdatePiece {
   ParameterRange parameters;
   Place weights;
   Place gradients;
-  Place twin;                             ///< a second gradient of the same parameters on the rank, to be added; may be none
-  Place optimizer;                        ///< numbered by parameter: of state i of n, place offset + i * optimizer_parameters
+  /// a second gradient of the same parameters on the rank, to be added; may be none
+  Place twin;
+  /// numbered by parameter: of state i of n, place offset + i * optimizer_parameters
+  Place optimizer;
   std::int64_t optimizer_parameters = 0;  ///< parameters of the whole optimizer buffer
 };
 
@@ -71,10 +74,12 @@ struct TransferEnd {
 /// A communication. The packed message has all numbers in the order in which its collective expects
 /// them: for an all_gather and a reduce_scatter by member.
 struct TransferFlow {
-  std::vector<TransferEnd> ends;           ///< by member; pass: source, destination
-  std::vector<std::int64_t> member_begin;  ///< all_gather, reduce_scatter: [member] and the end: its part of the message;
-                                           ///< all_to_all: [from * members + to] and the end: the block of each pair
-  std::int64_t count = 0;                  ///< numbers of the whole packed message; exchange: in each direction
+  std::vector<TransferEnd> ends;  ///< by member; pass: source, destination
+  /// all_gather, reduce_scatter: [member] and the end: its part of the message; all_to_all: [from *
+  /// members + to] and the end: the block of each pair
+  std::vector<std::int64_t> member_begin;
+  /// numbers of the whole packed message; exchange: in each direction
+  std::int64_t count = 0;
 };
 
 /// The dataflow of the whole schedule. Made by `resolve_dataflow`
@@ -84,9 +89,11 @@ struct Dataflow {
   std::vector<ComputeFlow> computes;
   std::vector<std::vector<UpdatePiece>> updates;
   std::vector<TransferFlow> transfers;
-  std::vector<PackedParameters> contents;         ///< [buffer] of persistent ones: the parameters they hold
-  std::vector<BufferId> workspace;                ///< [rank] may be none
-  std::vector<std::vector<UpdatePiece>> counted;  ///< [rank] pieces of its updates; over all ranks, every parameter once
+  /// [buffer] of persistent ones: the parameters they hold
+  std::vector<PackedParameters> contents;
+  std::vector<BufferId> workspace;  ///< [rank] may be none
+  /// [rank] pieces of its updates; over all ranks, every parameter once
+  std::vector<std::vector<UpdatePiece>> counted;
 
   const ComputeFlow& compute(TaskId task) const { return computes[at(task)]; }
   std::span<const UpdatePiece> update(TaskId task) const { return updates[at(task)]; }

@@ -37,7 +37,8 @@ struct IterationResult {
   Timeline timeline;            ///< measured, from the iteration's start
   std::vector<SentBytes> sent;  ///< [rank]
   double gradient_norm = 0;     ///< before clipping; 0 if no clipping was requested
-  int stop = 0;                 ///< the largest that Iteration::stop gave on any rank, the same on all
+  /// the largest that Iteration::stop gave on any rank, the same on all
+  int stop = 0;
 
   /// Mean over the microbatches.
   double loss() const {

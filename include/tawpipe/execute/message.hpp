@@ -52,8 +52,10 @@ void carry_out(const Move& move, T* to, const T* from) {
 /// One rank's part of a communication: moves before it, its source and destination, moves after it.
 struct MessagePlan {
   std::vector<Move> before;
-  std::optional<Address> from;  ///< for an all_gather: this member's part; none: the rank gives nothing
-  std::optional<Address> to;    ///< for a reduce_scatter: this member's part; none: the rank gets nothing
+  /// for an all_gather: this member's part; none: the rank gives nothing
+  std::optional<Address> from;
+  /// for a reduce_scatter: this member's part; none: the rank gets nothing
+  std::optional<Address> to;
   std::vector<Move> after;
   std::int64_t staging = 0;  ///< numbers of the staging area
 };

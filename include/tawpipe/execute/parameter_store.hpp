@@ -24,9 +24,11 @@ namespace tawpipe::inline v0 {
 /// only. Gradients are set to zero when an iteration begins.
 struct LentParameters {
   Rank rank = none<Rank>;
-  ContentKind kind = ContentKind::weights;      ///< or gradients
-  std::vector<ParameterRange> parameters = {};  ///< all of a buffer of the rank: one of kept_parameters()
-  std::span<std::byte> memory = {};             ///< [parameters] one after another, in the executor's numbers
+  ContentKind kind = ContentKind::weights;  ///< or gradients
+  /// all of a buffer of the rank: one of kept_parameters()
+  std::vector<ParameterRange> parameters = {};
+  /// [parameters] one after another, in the executor's numbers
+  std::span<std::byte> memory = {};
 };
 
 namespace detail {

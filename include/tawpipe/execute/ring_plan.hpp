@@ -30,7 +30,8 @@ struct RingPlan {
   int next_lane = 0;
   std::vector<Chunk> initial;
   std::vector<Chunk> received;
-  std::size_t summed = 0;  ///< this many of `received`, the first ones, are added to the rank's data
+  /// this many of `received`, the first ones, are added to the rank's data
+  std::size_t summed = 0;
   std::size_t forwarded = 0;
   std::size_t numbers_sent = 0;  ///< total
 

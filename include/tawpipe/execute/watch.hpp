@@ -37,7 +37,8 @@ namespace tawpipe::inline v0 {
 struct WatchOptions {
   bool on = true;
   double silence_seconds = 5;  ///< a rank not heard of for this long has failed
-  double task_seconds = 60;    ///< a task that runs, or waits for its other ends, for this long has stalled
+  /// a task that runs, or waits for its other ends, for this long has stalled
+  double task_seconds = 60;
   /// Called if another rank has failed, or if this one has and has not closed its watch 5 s later.
   /// Empty: executors throw where they can.
   FailureCallback failed{};

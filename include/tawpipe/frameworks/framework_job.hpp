@@ -45,10 +45,13 @@ struct FrameworkJob {
   int context_inner = 0;  ///< of an exchange in two levels
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
-  std::int64_t optimizer_bytes = 0;            ///< of a parameter's states; 0: as if all were in float32
-  bool master_copies = true;                   ///< they include a copy of weights of 16 bits
-  bool edges_count_as_layers = false;          ///< embedding and loss, when the model is cut into stages
-  StageCut stage_cut = {};                     ///< if stages have different numbers of layers: these
+  /// of a parameter's states; 0: as if all were in float32
+  std::int64_t optimizer_bytes = 0;
+  bool master_copies = true;  ///< they include a copy of weights of 16 bits
+  /// embedding and loss, when the model is cut into stages
+  bool edges_count_as_layers = false;
+  /// if stages have different numbers of layers: these
+  StageCut stage_cut = {};
   std::optional<Dtype> dtype = {};             ///< of the weights, if the settings give it
   std::optional<ProductFormat> products = {};  ///< of the layers' products, if given separately
   bool narrow_gathers = false;                 ///< weights are gathered in the products' format

@@ -44,7 +44,8 @@ struct SettingField {
   /// On a command line a bool is set by its name, without a value; elsewhere it is true or false.
   std::variant<int Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*> member;
   std::vector<std::string_view> words = {};  ///< the values that a text may have; none: any
-  bool list = false;                         ///< a text of several values, kept with spaces between them
+  /// a text of several values, kept with spaces between them
+  bool list = false;
 };
 
 /// A setting that affects the layout, but that a plan does not have.
@@ -62,8 +63,10 @@ struct SettingsTable {
   bool flags = false;     ///< a bool is set by its name only
   std::vector<SettingField<Settings>> fields;
   std::vector<ForeignSetting> foreign;
-  std::string_view skipped;  ///< names that do not affect the layout, separated by spaces; "job.*" for a whole section
-  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and the current one
+  /// names that do not affect the layout, separated by spaces; "job.*" for a whole section
+  std::string_view skipped;
+  /// an old name, and the current one
+  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};
 };
 
 /// Settings as read: their values, and the line of each.

@@ -25,7 +25,8 @@ namespace tawpipe::inline v0 {
 
 /// Limits of a document.
 struct JsonLimits {
-  std::size_t depth = 16;      ///< of nested lists and objects: a traversal needs proportional stack
+  /// of nested lists and objects: a traversal needs proportional stack
+  std::size_t depth = 16;
   bool repeated_keys = false;  ///< allowed in one object, the last one counts
 };
 

@@ -79,20 +79,24 @@ struct LayerMatrices {
 /// backward_weight runs by itself and needs them (all but the sigmoid).
 template <class T>
 struct LayerTensors {
-  using Sum = std::conditional_t<sizeof(T) < sizeof(float), float, T>;  ///< sums over tokens are at least float
+  /// sums over tokens are at least float
+  using Sum = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
 
-  T* input = nullptr;             ///< H -> gradient of the layer's output
-  T* attention_norm = nullptr;    ///< H
-  T* qkv = nullptr;               ///< Q + 2K, rotated -> its gradient, before the rotation
-  T* attention = nullptr;         ///< Q: output of the attention core
-  T* middle = nullptr;            ///< H: input + attention's projection -> its gradient
-  T* ffn_norm = nullptr;          ///< H
-  T* gate = nullptr;              ///< I -> its gradient
-  T* sigmoid = nullptr;           ///< I, of the gate -> gradients of the norms' weights (if not in the stash)
-  T* up = nullptr;                ///< I -> its gradient
-  T* product = nullptr;           ///< I: silu(gate) up
-  Sum* norm_gradients = nullptr;  ///< 2 x H for all tokens: of the attention norm, of the feed-forward norm
-  T* behind_gradients = nullptr;  ///< free memory after them in the last half of backward_input, and later
+  T* input = nullptr;           ///< H -> gradient of the layer's output
+  T* attention_norm = nullptr;  ///< H
+  T* qkv = nullptr;             ///< Q + 2K, rotated -> its gradient, before the rotation
+  T* attention = nullptr;       ///< Q: output of the attention core
+  T* middle = nullptr;          ///< H: input + attention's projection -> its gradient
+  T* ffn_norm = nullptr;        ///< H
+  T* gate = nullptr;            ///< I -> its gradient
+  /// I, of the gate -> gradients of the norms' weights (if not in the stash)
+  T* sigmoid = nullptr;
+  T* up = nullptr;       ///< I -> its gradient
+  T* product = nullptr;  ///< I: silu(gate) up
+  /// 2 x H for all tokens: of the attention norm, of the feed-forward norm
+  Sum* norm_gradients = nullptr;
+  /// free memory after them in the last half of backward_input, and later
+  T* behind_gradients = nullptr;
 
   /// The size of the space of `norm_gradients`, in T.
   static std::int64_t norm_gradient_numbers(const TokenWidths& width) {

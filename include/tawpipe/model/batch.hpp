@@ -18,9 +18,11 @@ namespace tawpipe::inline v0 {
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5, adapted to fused attention
 /// (docs/models.md).
 enum class Recompute : std::uint8_t {
-  none,       ///< everything that autograd keeps with fused attention
-  selective,  ///< results of matrix products and residual sums; the attention core and elementwise work run again
-  full,       ///< the layer's input; its whole forward runs again
+  none,  ///< everything that autograd keeps with fused attention
+  /// results of matrix products and residual sums; the attention core and elementwise work run
+  /// again
+  selective,
+  full,  ///< the layer's input; its whole forward runs again
 };
 
 /// "none", "selective" or "full".

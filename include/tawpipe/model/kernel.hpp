@@ -56,8 +56,9 @@ enum class KernelPass : std::uint8_t { forward, recompute, backward_input, backw
 /// One kernel of a stage, or several equal ones.
 struct Kernel {
   enum class Kind : std::uint8_t {
-    product,             ///< [m, k] x [k, n], `batch` of them
-    attention,           ///< causal, fused: m queries a head and n keys of size k, `batch` heads of all sequences
+    product,  ///< [m, k] x [k, n], `batch` of them
+    /// causal, fused: m queries a head and n keys of size k, `batch` heads of all sequences
+    attention,
     attention_backward,  ///< the same, gradients of all three; computes the scores again
     traffic,             ///< `bytes` of memory-bound work in `launches` kernels
   };
@@ -67,9 +68,11 @@ struct Kernel {
   Kind kind = Kind::traffic;
   KernelPass pass = KernelPass::forward;
   ProductFormat format = ProductFormat::bits16;
-  Dimension by_tensor = Dimension::none;   ///< the dimension that tensor parallelism divides
-  Dimension by_context = Dimension::none;  ///< the dimension that context parallelism divides: the tokens
-  std::int32_t count = 1;                  ///< launches for a microbatch: one for each layer of the stage
+  Dimension by_tensor = Dimension::none;  ///< the dimension that tensor parallelism divides
+  /// the dimension that context parallelism divides: the tokens
+  Dimension by_context = Dimension::none;
+  /// launches for a microbatch: one for each layer of the stage
+  std::int32_t count = 1;
   std::int32_t launches = 1;
   std::int64_t m = 0;
   std::int64_t n = 0;

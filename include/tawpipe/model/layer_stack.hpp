@@ -31,21 +31,29 @@ namespace tawpipe::inline v0 {
 struct LayerStack {
   std::string name = {};
   std::int32_t layers = 0;
-  Dtype dtype = Dtype::bf16;           ///< of weights and activations
-  bool tied = false;                   ///< the first edge's parameters also serve the last edge, as a tied embedding does
-  StageWork first_edge = {};           ///< work of the first stage before its layers
-  StageWork layer = {};                ///< one layer; its `boundary` is what stages pass on
-  std::int32_t recompute_layers = 0;   ///< this many layers of a stage are `layer`, the others kept_layer; 0: all
-  StageWork kept_layer = {};           ///< one layer of which nothing is recomputed
-  StageWork last_edge = {};            ///< work of the last stage after its layers, with the loss; `parameters` without tied ones
-  ParameterNames names = {};           ///< of its parameters, in findings, errors and files
-  bool lookup_waits_in_layer = false;  ///< `first_edge.stash` takes no memory in a stage with a layer
+  Dtype dtype = Dtype::bf16;  ///< of weights and activations
+  /// the first edge's parameters also serve the last edge, as a tied embedding does
+  bool tied = false;
+  StageWork first_edge = {};  ///< work of the first stage before its layers
+  StageWork layer = {};       ///< one layer; its `boundary` is what stages pass on
+  /// this many layers of a stage are `layer`, the others kept_layer; 0: all
+  std::int32_t recompute_layers = 0;
+  StageWork kept_layer = {};  ///< one layer of which nothing is recomputed
+  /// work of the last stage after its layers, with the loss; `parameters` without tied ones
+  StageWork last_edge = {};
+  ParameterNames names = {};  ///< of its parameters, in findings, errors and files
+  /// `first_edge.stash` takes no memory in a stage with a layer
+  bool lookup_waits_in_layer = false;
   bool edges_count_as_layers = false;  ///< when it is cut into stages, each edge counts as a layer
-  bool copies_gathered = false;        ///< weights gathered for it are copied, and gradients to be scattered (FSDP2)
-  std::int64_t gathered_bytes = 0;     ///< of each weight of a layer where ranks gather it; 0: as elsewhere
-  Bytes keys = {};                     ///< of a layer's keys, as large as its values: sent by context parallelism
-  std::int32_t token_ids = 0;          ///< ids of tokens are below this; 0: any
-  double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
+  /// weights gathered for it are copied, and gradients to be scattered (FSDP2)
+  bool copies_gathered = false;
+  /// of each weight of a layer where ranks gather it; 0: as elsewhere
+  std::int64_t gathered_bytes = 0;
+  /// of a layer's keys, as large as its values: sent by context parallelism
+  Bytes keys = {};
+  std::int32_t token_ids = 0;  ///< ids of tokens are below this; 0: any
+  /// fraction of the matrix peak that its products reach; 0: unknown
+  double utilization = 0;
   std::string utilization_source = {};  ///< where that was measured
   /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the
   /// author.

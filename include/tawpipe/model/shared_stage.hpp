@@ -18,10 +18,16 @@ namespace tawpipe::inline v0 {
 
 /// How the ranks that split a sequence exchange queries, keys and values.
 enum class ContextExchange : std::uint8_t {
-  all_gather,  ///< keys and values are gathered before the attention (Grattafiori et al. 2024, arXiv:2407.21783, 3.3.2)
-  ring,        ///< keys and values circulate while blocks of them are processed (Liu et al. 2023, arXiv:2310.01889)
-  all_to_all,  ///< each rank has all tokens of some heads (Ulysses: Jacobs et al. 2023, arXiv:2309.14509)
-  two_level,   ///< all-to-all among neighbours, and a ring of their groups (Fang and Zhao 2024, arXiv:2405.07719)
+  /// keys and values are gathered before the attention (Grattafiori et al. 2024, arXiv:2407.21783,
+  /// 3.3.2)
+  all_gather,
+  /// keys and values circulate while blocks of them are processed (Liu et al. 2023,
+  /// arXiv:2310.01889)
+  ring,
+  /// each rank has all tokens of some heads (Ulysses: Jacobs et al. 2023, arXiv:2309.14509)
+  all_to_all,
+  /// all-to-all among neighbours, and a ring of their groups (Fang and Zhao 2024, arXiv:2405.07719)
+  two_level,
 };
 inline constexpr int context_exchanges = 4;
 
@@ -51,7 +57,8 @@ struct Sharing {
   /// al. 2022, arXiv:2205.05198, section 4.2).
   bool sequence_parallel = true;
   ContextExchange exchange = ContextExchange::all_gather;
-  int inner = 1;  ///< of an exchange in two levels: neighbours that exchange all-to-all; divides `context`
+  /// of an exchange in two levels: neighbours that exchange all-to-all; divides `context`
+  int inner = 1;
   /// With sequence parallelism: products are cut into pieces, so that a gather's parts arrive and a
   /// sum's parts leave while others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's
   /// asynchronous tensor parallelism).
@@ -93,8 +100,11 @@ struct BodyStep {
   /// An all_to_all is among this many neighbours of the axis, and a ring goes to the rank this many
   /// further on; 0: among all of the axis, and to the next.
   std::int32_t inner = 0;
-  std::int32_t pieces = 1;  ///< a computation's: its products are cut by tokens into that many kernels, and it runs one
-  Bytes bytes{};            ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
+  /// a computation's: its products are cut by tokens into that many kernels, and it runs one
+  std::int32_t pieces = 1;
+  /// a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank
+  /// sends
+  Bytes bytes{};
   /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do
   /// collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};

@@ -35,8 +35,9 @@ inline std::int64_t sum_of(const std::vector<std::int32_t>& numbers) {
 
 /// How layers are cut into stages. By default as evenly as possible.
 struct StageCut {
-  std::vector<std::int32_t> layers = {};  ///< [stage], over all chunks of a pipeline in the model's order; empty: by weights
-  bool balanced = false;                  ///< the two below come from a cost model (Problem)
+  /// [stage], over all chunks of a pipeline in the model's order; empty: by weights
+  std::vector<std::int32_t> layers = {};
+  bool balanced = false;  ///< the two below come from a cost model (Problem)
   /// The time of the embedding, and of the head with its loss, relative to a layer's: 1 is
   /// Megatron-LM's --account-for-embedding-in-pipeline-split and
   /// --account-for-loss-in-pipeline-split.

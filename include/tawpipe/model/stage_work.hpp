@@ -21,22 +21,27 @@ struct Share {
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
-  std::int32_t recomputed = 0;   ///< the number of its layers that are recomputed, the first ones
-  bool first_edge = false;       ///< what the model does before its first layer: of a decoder, the embedding
-  bool last_edge = false;        ///< what it does after its last layer, with the loss: of a decoder, final norm and output matrix
-  Share share = {};              ///< of a device's whole share, for fixed costs
-  double fraction = 1;           ///< of the stage's computation, where this is a step of it; for costs that only know the whole
+  std::int32_t recomputed = 0;  ///< the number of its layers that are recomputed, the first ones
+  /// what the model does before its first layer: of a decoder, the embedding
+  bool first_edge = false;
+  /// what it does after its last layer, with the loss: of a decoder, final norm and output matrix
+  bool last_edge = false;
+  Share share = {};  ///< of a device's whole share, for fixed costs
+  /// of the stage's computation, where this is a step of it; for costs that only know the whole
+  double fraction = 1;
   std::int32_t pieces = 1;       ///< equal parts of its products, cut by tokens; a step runs one
   std::int32_t collectives = 0;  ///< of the pass whose step this is
 
   std::int64_t parameters = 0;       ///< of the layers
   std::int64_t edge_parameters = 0;  ///< of the edges that this stage has
 
-  Bytes saved = {};               ///< activations kept from forward to backward
-  Bytes stash = {};               ///< in addition to `saved`, kept from a backward_input to its backward_weight
-  Bytes boundary = {};            ///< activation sent to the next stage
-  Bytes forward_workspace = {};   ///< held only while the forward runs
-  Bytes backward_workspace = {};  ///< held only while the backward runs (of a decoder recomputed activations, logits)
+  Bytes saved = {};  ///< activations kept from forward to backward
+  /// in addition to `saved`, kept from a backward_input to its backward_weight
+  Bytes stash = {};
+  Bytes boundary = {};           ///< activation sent to the next stage
+  Bytes forward_workspace = {};  ///< held only while the forward runs
+  /// held only while the backward runs (of a decoder recomputed activations, logits)
+  Bytes backward_workspace = {};
 
   Flops forward = {};
   Flops recompute = {};  ///< forward work done again before the backward

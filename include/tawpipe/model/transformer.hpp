@@ -19,7 +19,9 @@ namespace tawpipe::inline v0 {
 
 /// Whose code runs the layers, which decides the kernels and what is exchanged.
 enum class LayerCode : std::uint8_t {
-  megatron,          ///< Megatron-LM and Transformer Engine: projections of one input are one product, the rest is fused
+  /// Megatron-LM and Transformer Engine: projections of one input are one product, the rest is
+  /// fused
+  megatron,
   torchtitan,        ///< torchtitan, compiled: a product for each matrix; 8-bit products by torchao
   torchtitan_eager,  ///< the same without torch.compile: each operator of PyTorch is a kernel
 };
@@ -62,8 +64,9 @@ struct Transformer {
   int vocab = 0;
   bool tied = false;  ///< one matrix [vocab, hidden] serves as token embedding and output matrix
   Dtype dtype = Dtype::bf16;
-  std::optional<int> head_dim = {};     ///< hidden / heads where not given
-  double utilization = 0;               ///< fraction of the matrix peak reached at this hidden size; 0: unknown
+  std::optional<int> head_dim = {};  ///< hidden / heads where not given
+  /// fraction of the matrix peak reached at this hidden size; 0: unknown
+  double utilization = 0;
   std::string utilization_source = {};  ///< where `utilization` was measured
   /// Number of vocabulary entries whose logits the head has at a time; they are recomputed in the
   /// backward. 0: all at once, kept.
@@ -71,17 +74,24 @@ struct Transformer {
   /// Full recomputation covers only that many first layers of each stage (of the model, where each
   /// layer is gathered by itself); 0: all.
   int recompute_layers = 0;
-  RecomputeParts recompute_parts = {};             ///< what `selective` runs again; none: its own choice
-  bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
-  ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
+  /// what `selective` runs again; none: its own choice
+  RecomputeParts recompute_parts = {};
+  /// cross entropy, as automatic mixed precision runs it; false: in `dtype`
+  bool loss_in_float32 = true;
+  /// for the layers' matrix products; attention and head stay in `dtype`
+  ProductFormat products = ProductFormat::bits16;
   /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their
   /// owners; torchtitan where parameters are sharded, Megatron-LM new weights too.
   /// Source: torchao, enable_fsdp_float8_all_gather; Megatron-LM, --fp8-param-gather.
   bool narrow_gathers = false;
-  bool edges_count_as_layers = false;  ///< when it is cut into stages, embedding and loss each count as a layer
-  bool gated = true;                   ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
-  bool fused_attention = true;         ///< scores stay on the chip; false: each [heads, S, S] is written, as before 2022
-  bool fused_swiglu = false;           ///< one kernel from gate and up to their product: silu(gate) is never kept
+  /// when it is cut into stages, embedding and loss each count as a layer
+  bool edges_count_as_layers = false;
+  /// SwiGLU; false: up and down with one function between them, as GPT's GELU
+  bool gated = true;
+  /// scores stay on the chip; false: each [heads, S, S] is written, as before 2022
+  bool fused_attention = true;
+  /// one kernel from gate and up to their product: silu(gate) is never kept
+  bool fused_swiglu = false;
   LayerCode code = LayerCode::megatron;
 
   static constexpr int max_layers = 1 << 12;

@@ -256,7 +256,7 @@ class StragglerStep {
   bool overlapped_ = false;
   TraceRecorder* recorder_ = nullptr;
   std::vector<std::map<std::string, Events>> of_rank_;  ///< [rank][type]
-  std::map<std::pair<int, std::string>, Events> made_;  ///< sends and receives that really took place
+  std::map<std::pair<int, std::string>, Events> made_;  ///< sends and receives that took place
 };
 
 class StragglerCsv {

@@ -42,7 +42,8 @@ constexpr std::string_view name(TraceKind kind) {
 /// It starts `delay` after its last dependency has ended, and a communication when its last member
 /// has arrived; it then takes `own`. So the wait for a late peer is in neither.
 struct TracedEvent {
-  Op op = Op::idle;  ///< the pass of a computation; idle: none (the host); the operation of a communication
+  /// the pass of a computation; idle: none (the host); the operation of a communication
+  Op op = Op::idle;
   TraceKind kind = TraceKind::compute;
   Rank rank{};
   LaneId lane{};
@@ -56,8 +57,10 @@ struct TracedEvent {
   Duration delay{};  ///< set by the recorder, like all members below
   Duration own{};
   TaskId task = none<TaskId>;
-  TaskId delay_task = none<TaskId>;  ///< on its lane before `task`, as long as `delay`; none: no delay
-  TaskId rest_task = none<TaskId>;   ///< after it: the additional time of this member over the fastest; none: nothing
+  /// on its lane before `task`, as long as `delay`; none: no delay
+  TaskId delay_task = none<TaskId>;
+  /// after it: the additional time of this member over the fastest; none: nothing
+  TaskId rest_task = none<TaskId>;
 };
 
 /// The events between two synchronisations of all ranks: usually one optimizer step.
@@ -66,8 +69,10 @@ struct TracedStep {
   std::int32_t iterations = 1;  ///< optimizer steps in it
   Schedule schedule;
   std::vector<TracedEvent> events;
-  std::vector<std::vector<std::int32_t>> meetings;  ///< events of several ranks that are one communication
-  Duration traced;                                  ///< from the first event's start to the last one's end
+  /// events of several ranks that are one communication
+  std::vector<std::vector<std::int32_t>> meetings;
+  /// from the first event's start to the last one's end
+  Duration traced;
 };
 
 /// A rank of a traced run.
@@ -82,7 +87,8 @@ struct TracedRun {
   std::vector<TracedRank> ranks;
   std::vector<std::string> names;  ///< of events
   std::vector<TracedStep> steps;
-  std::vector<std::string> notes;  ///< the parts of the trace that were not understood, a sentence each
+  /// the parts of the trace that were not understood, a sentence each
+  std::vector<std::string> notes;
 
   std::int32_t iterations() const {
     std::int32_t sum = 0;

@@ -25,7 +25,8 @@ struct TimeScale {
   std::optional<TraceKind> kind{};
   bool computations = false;  ///< any of the three kinds
   std::vector<char> names{};  ///< [name of TracedRun::names] whether it is selected; empty: all
-  double factor = 1;          ///< 0.5: twice as fast. For the host also applied to the delays of all events
+  /// 0.5: twice as fast. For the host also applied to the delays of all events
+  double factor = 1;
 
   bool takes(const TracedEvent& event) const {
     if (op && event.op != *op) return false;
@@ -40,8 +41,10 @@ struct WhatIf {
   /// How events are replaced by typical events of their class.
   enum class Typical : std::uint8_t {
     none,
-    shared,  ///< a computation takes the mean of all ranks and steps, a communication the median: work is spread evenly
-    peers,   ///< the median over the other ranks: the selected ones are as fast as their peers
+    /// a computation takes the mean of all ranks and steps, a communication the median: work is
+    /// spread evenly
+    shared,
+    peers,  ///< the median over the other ranks: the selected ones are as fast as their peers
   };
 
   std::string name;  ///< name in results

@@ -24,7 +24,8 @@ struct ChakraLosses {
   std::int64_t broadcasts = 0;  ///< ASTRA-sim replays their duration instead of simulating them
   std::int64_t repeated = 0;    ///< several messages in a row, written as one of their total size
   std::int64_t pair_sizes = 0;  ///< all_to_all with a size for each pair, written as even blocks
-  std::int64_t far_waits = 0;   ///< waits for a task of other ranks only: each becomes a message of one byte
+  /// waits for a task of other ranks only: each becomes a message of one byte
+  std::int64_t far_waits = 0;
 };
 
 namespace detail {
@@ -322,7 +323,8 @@ class ChakraExporter {
   const Timeline& timeline_;
   std::map<std::pair<GroupId, LaneId>, std::int32_t> process_groups_;
   std::vector<std::pair<std::int32_t, std::int32_t>> tags_;  ///< [task] from rank to peer, and back
-  std::vector<std::int32_t> here_;                           ///< [task] the last rank on which it was seen
+  /// [task] the last rank on which it was seen
+  std::vector<std::int32_t> here_;
   std::vector<FarWait> far_;
   std::map<TaskId, std::vector<std::int32_t>> far_from_;  ///< by the task waited for
   std::map<TaskId, std::vector<std::int32_t>> far_to_;    ///< by the task that waits

@@ -26,7 +26,8 @@ namespace tawpipe::inline v0 {
 /// A schedule made from a trace.
 struct ImportedTrace {
   Schedule schedule;
-  std::vector<Duration> times;  ///< [task] of computations; below 0: the trace gives operations, and the cost model the time
+  /// [task] of computations; below 0: the trace gives operations, and the cost model the time
+  std::vector<Duration> times;
 };
 
 /// The process groups of a trace from ASTRA-sim's file: {"1": [0, 1, 2]}. @throws InputError

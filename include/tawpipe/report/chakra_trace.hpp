@@ -131,7 +131,8 @@ struct ChakraRank {
 /// A trace of all ranks.
 struct ChakraTrace {
   std::vector<ChakraRank> ranks;
-  std::map<std::string, std::vector<std::int32_t>> groups;  ///< by pg_name; a missing one, or "" and "0": all ranks
+  /// by pg_name; a missing one, or "" and "0": all ranks
+  std::map<std::string, std::vector<std::int32_t>> groups;
 };
 
 }  // namespace tawpipe

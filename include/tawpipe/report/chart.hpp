@@ -21,14 +21,17 @@ struct ChartAxis {
   std::string (*tell)(double) = nullptr;  ///< a value as text; null: the axis has no numbers
   bool logarithmic = false;               ///< only if all values are above 0
   bool from_zero = false;
-  double unit = 1;                   ///< the unit in which ticks are round: 1/8 for bandwidths in bits
-  std::vector<std::string> names{};  ///< the values are indices into this list; none: they are numbers
+  /// the unit in which ticks are round: 1/8 for bandwidths in bits
+  double unit = 1;
+  /// the values are indices into this list; none: they are numbers
+  std::vector<std::string> names{};
 };
 
 struct ChartSeries {
   std::string name;
-  std::vector<std::pair<double, double>> points;  ///< x, y; values that are not numbers are left out
-  bool joined = true;                             ///< connected by a line
+  /// x, y; values that are not numbers are left out
+  std::vector<std::pair<double, double>> points;
+  bool joined = true;  ///< connected by a line
 };
 
 struct Chart {

@@ -199,8 +199,10 @@ class FlightRecorderReader {
 
   FlightRecord record_;
   std::map<std::pair<std::string, std::vector<std::int32_t>>, std::int32_t> groups_;
-  std::map<std::pair<std::string, std::string>, std::int32_t> unlisted_;  ///< by name and description
-  std::map<std::string, std::int32_t> groups_of_dump_;                    ///< by the name in the current dump
+  /// by name and description
+  std::map<std::pair<std::string, std::string>, std::int32_t> unlisted_;
+  /// by the name in the current dump
+  std::map<std::string, std::int32_t> groups_of_dump_;
 };
 
 }  // namespace tawpipe

@@ -29,9 +29,10 @@
 namespace tawpipe::inline v0 {
 
 struct GanttOptions {
-  const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule
-  std::string title{};               ///< above the picture; "": the schedule's name
-  std::size_t max_tasks = 20'000;    ///< the limit for a readable picture
+  /// names each rank's node; at least as many ranks as the schedule
+  const Cluster* cluster = nullptr;
+  std::string title{};             ///< above the picture; "": the schedule's name
+  std::size_t max_tasks = 20'000;  ///< the limit for a readable picture
 };
 
 namespace detail {

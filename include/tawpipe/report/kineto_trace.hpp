@@ -186,7 +186,8 @@ class KinetoProfile {
 
   KinetoEvents events_;
   const KinetoNames& names_;
-  std::map<std::int64_t, std::vector<int>> made_;            ///< [sequence number] forward operators, by start
+  /// [sequence number] forward operators, by start
+  std::map<std::int64_t, std::vector<int>> made_;
   std::map<std::pair<int, bool>, std::vector<Span>> spans_;  ///< [part's event, backward]
   std::map<int, std::vector<Span>> updates_;                 ///< [optimizer step's event]
   std::map<int, std::vector<Span>> product_spans_;           ///< [operator]

@@ -342,7 +342,8 @@ class PickleReader {
   std::size_t at_ = 0;
   std::vector<nlohmann::json> stack_;
   std::vector<std::size_t> marks_;
-  std::vector<std::size_t> place_;  ///< [height of stack_] memo index of a list or dictionary that is recalled later
+  /// [height of stack_] memo index of a list or dictionary that is recalled later
+  std::vector<std::size_t> place_;
   std::vector<Memorized> memo_;
   std::vector<bool> recalled_;  ///< [place]
   std::size_t copied_ = 0;      ///< values that were recalled

@@ -18,8 +18,9 @@ struct ProgressOptions {
   std::string label;
   std::int64_t total = 0;  ///< total steps; 0: unknown, so only the count is shown
   bool enabled = false;    ///< false: nothing is ever written. Set it if stderr is a terminal
-  std::int64_t every = 0;  ///< steps from one drawing to the next; 0: a hundredth of `total`, at least 1
-  int max_width = 80;      ///< columns of the terminal; a longer line could not be overwritten
+  /// steps from one drawing to the next; 0: a hundredth of `total`, at least 1
+  std::int64_t every = 0;
+  int max_width = 80;  ///< columns of the terminal; a longer line could not be overwritten
   Glyphs glyphs = Glyphs::unicode;
 };
 

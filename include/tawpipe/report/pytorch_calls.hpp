@@ -27,8 +27,9 @@ namespace tawpipe::inline v0 {
 /// The backend for the sends and receives of a pipeline.
 enum class CallSemantics : std::uint8_t {
   nccl,  ///< a call holds its stream until its counterpart runs; computations wait on events
-  gloo,  ///< sends and receives are posted and block nothing; the host waits for the messages it needs
-  mpi,   ///< the same with requests of MPI_Isend and MPI_Irecv
+  /// sends and receives are posted and block nothing; the host waits for the messages it needs
+  gloo,
+  mpi,  ///< the same with requests of MPI_Isend and MPI_Irecv
 };
 inline constexpr int call_semantics = 3;
 constexpr std::string_view name(CallSemantics semantics) {
@@ -251,7 +252,8 @@ class PytorchCalls {
   std::int32_t groups_ = 0;
   std::map<Key, std::vector<std::int32_t>> sent_;      ///< of the current rank, and not waited for
   std::map<Key, std::vector<std::int32_t>> received_;  ///< of the current rank
-  std::set<Key> computed_;                             ///< of the current rank; a backward by its half for the inputs
+  /// of the current rank; a backward by its half for the inputs
+  std::set<Key> computed_;
 };
 
 }  // namespace detail

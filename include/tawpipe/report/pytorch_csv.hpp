@@ -22,20 +22,25 @@ namespace tawpipe::inline v0 {
 /// them out: `1SEND_F3` sends the output of stage 1 for microbatch 3, `2RECV_F3` receives it for
 /// stage 2.
 enum class PytorchOp : std::uint8_t {
-  forward,                ///< F
-  backward,               ///< B: the whole backward; with a W of the same stage and microbatch, only its inputs (older files)
-  backward_input,         ///< I
-  backward_weight,        ///< W
-  send_forward,           ///< SEND_F
-  receive_forward,        ///< RECV_F
-  send_backward,          ///< SEND_B
-  receive_backward,       ///< RECV_B
-  wait_send_forward,      ///< WAIT_SEND_F: until the output of SEND_F has been sent (PyTorch 2.15 on)
-  wait_send_backward,     ///< WAIT_SEND_B
-  unshard,                ///< UNSHARD: gather the stage's sharded weights; without a microbatch
-  reshard,                ///< RESHARD: release them; without a microbatch
-  reduce_gradients,       ///< REDUCE_GRAD: sum the stage's gradients over its replicas; without a microbatch
-  wait_reduce_gradients,  ///< WAIT_REDUCE_GRAD: until they are summed; without a microbatch (PyTorch 2.15 on)
+  forward,  ///< F
+  /// B: the whole backward; with a W of the same stage and microbatch, only its inputs (older
+  /// files)
+  backward,
+  backward_input,    ///< I
+  backward_weight,   ///< W
+  send_forward,      ///< SEND_F
+  receive_forward,   ///< RECV_F
+  send_backward,     ///< SEND_B
+  receive_backward,  ///< RECV_B
+  /// WAIT_SEND_F: until the output of SEND_F has been sent (PyTorch 2.15 on)
+  wait_send_forward,
+  wait_send_backward,  ///< WAIT_SEND_B
+  unshard,             ///< UNSHARD: gather the stage's sharded weights; without a microbatch
+  reshard,             ///< RESHARD: release them; without a microbatch
+  /// REDUCE_GRAD: sum the stage's gradients over its replicas; without a microbatch
+  reduce_gradients,
+  /// WAIT_REDUCE_GRAD: until they are summed; without a microbatch (PyTorch 2.15 on)
+  wait_reduce_gradients,
 };
 inline constexpr int pytorch_ops = 14;
 

@@ -28,10 +28,14 @@ namespace tawpipe::inline v0 {
 
 /// What to write in addition to the computations.
 struct PytorchOptions {
-  bool communication = false;     ///< SEND and RECV, as PyTorch would add them: for its format compute_comms
-  bool merge_backward = false;    ///< an I directly followed by its W becomes B, as in PyTorch when it loads compute_only
-  bool reduce_gradients = false;  ///< REDUCE_GRAD after each stage's last backward: for stages with replicas
-  bool waits = false;             ///< add_waits(): PyTorch requires them from 2.15 on, and cannot read them before
+  /// SEND and RECV, as PyTorch would add them: for its format compute_comms
+  bool communication = false;
+  /// an I directly followed by its W becomes B, as in PyTorch when it loads compute_only
+  bool merge_backward = false;
+  /// REDUCE_GRAD after each stage's last backward: for stages with replicas
+  bool reduce_gradients = false;
+  /// add_waits(): PyTorch requires them from 2.15 on, and cannot read them before
+  bool waits = false;
   PytorchGrammar grammar = PytorchGrammar::stage_first;
 };
 

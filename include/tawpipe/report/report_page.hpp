@@ -34,7 +34,8 @@ struct ReportEntry {
 
 /// The contents of a page.
 struct ReportPage {
-  std::string command;                 ///< the command: simulate, compare, plan, sweep, train, doctor or what-if
+  /// the command: simulate, compare, plan, sweep, train, doctor or what-if
+  std::string command;
   std::string title;                   ///< "tawpipe on dgx-h100*4"
   std::string problem;                 ///< lines that describe the problem, shown verbatim
   nlohmann::ordered_json answer;       ///< the command's --json output

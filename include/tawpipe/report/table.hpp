@@ -103,7 +103,8 @@ class Table {
 
  private:
   static constexpr int gap = 2;
-  static constexpr int min_room = 30;  ///< minimum width in which sentences are wrapped next to other columns
+  /// minimum width in which sentences are wrapped next to other columns
+  static constexpr int min_room = 30;
   static int add_gap(int sum, int width) { return sum + gap + width; }
 
   struct Row {

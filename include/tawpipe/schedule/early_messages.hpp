@@ -47,7 +47,8 @@ struct StateUses {
   PiecesId parameters = none<PiecesId>;  ///< of its gradient
   TaskId first = none<TaskId>;           ///< that reads the weights
   TaskId last_work = none<TaskId>;       ///< the last computation that adds to the gradient
-  bool in_pieces = false;                ///< other updates follow, each of a piece of the same weights
+  /// other updates follow, each of a piece of the same weights
+  bool in_pieces = false;
 };
 
 struct EarlyMessages {

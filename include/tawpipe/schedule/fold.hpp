@@ -42,7 +42,8 @@ struct FoldedSchedule {
   /// group, bytes) of `schedule` its images in all copies, the original first. A group that spans a
   /// folded axis has one image along it.
   Schedule census;
-  std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and after the last kind the end
+  /// [kind] its first task in the census, and after the last kind the end
+  std::vector<std::uint32_t> begin;
   using Kind = std::tuple<Op, Rank, std::int64_t, Bytes>;
   std::map<Kind, std::size_t> kinds;
 

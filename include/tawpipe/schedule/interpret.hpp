@@ -30,7 +30,8 @@ struct ParameterMessage {
   Op op = Op::pass;
   std::span<const MessageEnd> ends;  ///< by member; pass: source, destination
   std::size_t root = 0;              ///< the end that is the task's own rank
-  std::span<const PiecesId> parts;   ///< one for each end if each has its own part, otherwise one; none if unknown
+  /// one for each end if each has its own part, otherwise one; none if unknown
+  std::span<const PiecesId> parts;
 
   const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
   /// Whether each end has its own part.

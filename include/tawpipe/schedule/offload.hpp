@@ -16,9 +16,13 @@ namespace tawpipe::inline v0 {
 /// What lies in host memory between its uses.
 struct Offload {
   bool activations = false;  ///< what forwards save for backwards
-  int layers = 0;            ///< of each rank, the first ones whose activations are offloaded; 0: all
-  bool optimizer = false;    ///< the optimizer's states, copied in for each update and back out after it
-  int ahead = 1;             ///< computations before its use at which a copy back starts; also the number of copies out in flight
+  /// of each rank, the first ones whose activations are offloaded; 0: all
+  int layers = 0;
+  /// the optimizer's states, copied in for each update and back out after it
+  bool optimizer = false;
+  /// computations before its use at which a copy back starts; also the number of copies out in
+  /// flight
+  int ahead = 1;
 
   bool any() const { return activations || optimizer; }
   bool operator==(const Offload&) const = default;
@@ -162,7 +166,8 @@ class Offloader {
   struct OfRank {
     std::vector<std::size_t> steps;  ///< in order
     std::vector<TaskId> copies_out;  ///< of the new schedule, in order
-    std::vector<StageId> stages;     ///< that lie within its first layers, where not all are offloaded
+    /// that lie within its first layers, where not all are offloaded
+    std::vector<StageId> stages;
   };
 
   /// [buffer] what can be offloaded of it; `used` is none for what cannot.
@@ -362,7 +367,8 @@ class Offloader {
   LaneId to_host_{};
   LaneId from_host_{};
   std::vector<OfRank> ranks_;
-  std::vector<int> pieces_;              ///< [task] into which an update's states are cut; 0: no update
+  /// [task] into which an update's states are cut; 0: no update
+  std::vector<int> pieces_;
   std::vector<std::size_t> first_step_;  ///< [task], and after the last task the number of steps
   std::vector<Step> steps_;
   std::vector<Value> values_;  ///< that are offloaded

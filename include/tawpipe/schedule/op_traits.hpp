@@ -85,17 +85,19 @@ enum class Pattern : std::uint8_t {
   chain_to_root,    ///< member -> member -> root: B
   ring_gather,      ///< each part round the ring: B(n-1)/n
   ring_scatter,     ///< sums of each part round the ring: B(n-1)/n
-  all_pairs,        ///< member -> each other member: of a whole message B each, B/n, or as the pair's size says
-  ring_sum,         ///< a scatter, then a gather: 2B(n-1)/n; or up and down a tree, B each way
-  to_host,          ///< rank -> the memory of its host: B
-  from_host,        ///< the memory of the host -> rank: B
+  /// member -> each other member: of a whole message B each, B/n, or as the pair's size says
+  all_pairs,
+  ring_sum,   ///< a scatter, then a gather: 2B(n-1)/n; or up and down a tree, B each way
+  to_host,    ///< rank -> the memory of its host: B
+  from_host,  ///< the memory of the host -> rank: B
 };
 
 /// What one end of a communication does.
 struct EndTraits {
   Part gives = Part::nothing;
   Part takes = Part::nothing;
-  std::uint8_t sends = detail::no_access;     ///< AccessBits, at least one is required of an end that sends
+  /// AccessBits, at least one is required of an end that sends
+  std::uint8_t sends = detail::no_access;
   std::uint8_t receives = detail::no_access;  ///< at least one is required of an end that receives
   std::uint8_t allowed = detail::no_access;   ///< all that are permitted
 };
@@ -112,9 +114,11 @@ struct Passes {
 
 /// The colours of an op.
 struct OpColors {
-  std::string_view trace;      ///< of the palette of chrome://tracing (catapult, tracing/base/color_scheme.html)
-  std::string_view picture;    ///< as Graphviz takes it; light enough to read black text on
-  std::string_view page = {};  ///< in pages and timelines, of a computation; a communication has its payload's
+  /// of the palette of chrome://tracing (catapult, tracing/base/color_scheme.html)
+  std::string_view trace;
+  std::string_view picture;  ///< as Graphviz takes it; light enough to read black text on
+  /// in pages and timelines, of a computation; a communication has its payload's
+  std::string_view page = {};
 };
 
 /// A row of the table of operations.

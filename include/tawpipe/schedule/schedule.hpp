@@ -65,10 +65,14 @@ class Schedule {
     std::vector<std::pair<std::string, std::string>> options;
     std::vector<std::string> lanes;
     int ranks = 0;
-    Mesh mesh;  ///< what each rank stands for where several ranks share a computation or the batch (schedule/compose.hpp)
+    /// what each rank stands for where several ranks share a computation or the batch
+    /// (schedule/compose.hpp)
+    Mesh mesh;
     std::vector<StageWork> stages;
-    std::vector<SharedStage> bodies;  ///< [stage] the steps of its passes, where ranks share it; empty: none
-    std::vector<StageWork> steps;     ///< [step] parts of stages' computations, in an expanded schedule (schedule/expand.hpp)
+    /// [stage] the steps of its passes, where ranks share it; empty: none
+    std::vector<SharedStage> bodies;
+    /// [step] parts of stages' computations, in an expanded schedule (schedule/expand.hpp)
+    std::vector<StageWork> steps;
     std::vector<Task> tasks;
     std::vector<Bucket> buckets;  ///< by message
     Rows<TaskId> dependencies;    ///< [task]

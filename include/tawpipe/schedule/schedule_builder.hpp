@@ -51,10 +51,12 @@ class ScheduleBuilder {
     parts_.buffers.reserve(sizes.buffers);
     state_.reserve(sizes.buffers);
   }
-  /// Makes room for all of a schedule of which what was added so far is about `part`: what grows
-  /// step by step is moved several times. @pre 0 < part <= 1
-  void reserve_for_all(double part) {
-    const auto of_all = [part](std::size_t items) { return static_cast<std::size_t>(static_cast<double>(items) / part * 1.02); };
+  /// Makes room for a schedule of `all` parts, of which the first `done` were added: what grows step
+  /// by step is moved several times. @pre 0 < done
+  void reserve_for_all(std::int64_t done, std::int64_t all) {
+    if (done >= all) return;
+    const double times = static_cast<double>(all) / static_cast<double>(done) * 1.02;
+    const auto of_all = [times](std::size_t items) { return static_cast<std::size_t>(static_cast<double>(items) * times); };
     reserve({of_all(tasks_.size()), of_all(use_items_.size()), of_all(parts_.buffers.size())});
     dependency_items_.reserve(of_all(dependency_items_.size()));
   }

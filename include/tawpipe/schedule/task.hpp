@@ -59,9 +59,10 @@ class Messages {
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
-  LaneId lane{};                  ///< on `rank`; a collective's on every member
-  LaneId peer_lane{};             ///< on `peer` (pass, exchange)
-  Rank rank = none<Rank>;         ///< compute, host copy: the rank; pass: source; rooted collective: root; others: first member
+  LaneId lane{};       ///< on `rank`; a collective's on every member
+  LaneId peer_lane{};  ///< on `peer` (pass, exchange)
+  /// compute, host copy: the rank; pass: source; rooted collective: root; others: first member
+  Rank rank = none<Rank>;
   Rank peer = none<Rank>;         ///< pass: destination; exchange: the other end
   GroupId group = none<GroupId>;  ///< collectives: the members
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
@@ -126,9 +127,11 @@ constexpr std::string_view name(BufferKind kind) {
 struct Buffer {
   Rank rank = none<Rank>;
   Content content;
-  bool persistent = true;  ///< held for the whole iteration; otherwise from its first use's start to its last use's end
-  bool copy = false;       ///< a copy of weights, gradients or optimizer states that another buffer keeps
-  bool host = false;       ///< in the memory of the rank's host: only host copies use it
+  /// held for the whole iteration; otherwise from its first use's start to its last use's end
+  bool persistent = true;
+  /// a copy of weights, gradients or optimizer states that another buffer keeps
+  bool copy = false;
+  bool host = false;  ///< in the memory of the rank's host: only host copies use it
   Bytes bytes;
 
   constexpr BufferKind kind() const {

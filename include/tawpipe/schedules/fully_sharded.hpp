@@ -48,7 +48,8 @@ inline Schedule fully_sharded(const Workload& workload, const DeviceGroups& node
 }
 
 struct NodeCopyOptions {
-  bool two_level = true;  ///< off: the forward's gathers and the gradients use one ring of all ranks
+  /// off: the forward's gathers and the gradients use one ring of all ranks
+  bool two_level = true;
   int prefetch = 0;
   bool overlap = true;
 

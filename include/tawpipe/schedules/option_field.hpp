@@ -33,7 +33,8 @@ struct OptionInfo {
   std::string standard;  ///< its default value
   std::string meaning;
   std::vector<std::string> tried{};  ///< the choices of `auto`; empty: only the standard
-  bool own_auto = false;             ///< "auto" is one of its values, which the schedule itself interprets
+  /// "auto" is one of its values, which the schedule itself interprets
+  bool own_auto = false;
 };
 
 /// The whole numbers that an option takes.
@@ -172,12 +173,14 @@ struct Field {
   std::string_view meaning;
   std::string values;
   std::string expected;
-  std::string_view standard;  ///< the default as a phrase; empty: the text of the struct's initial value
+  /// the default as a phrase; empty: the text of the struct's initial value
+  std::string_view standard;
   WholeRange range{};
   /// Whether the text is a valid value; if so, the member is set to it.
   bool (*read)(std::string_view text, const WholeRange& range, Options& options);
   std::string (*text)(const Options& options);
-  std::string_view tried{};  ///< "2|3": the values that `auto` chooses from, the one with the least memory first
+  /// "2|3": the values that `auto` chooses from, the one with the least memory first
+  std::string_view tried{};
 };
 
 /// The field with the values that `auto` chooses from: others cannot be faster, or only use more

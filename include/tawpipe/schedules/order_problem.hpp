@@ -21,17 +21,21 @@ struct OrderStage {
   std::int64_t forward = 1;
   std::int64_t backward_input = 1;
   std::int64_t backward_weight = 1;
-  std::int64_t hop = 0;    ///< time of a message between this stage and the next, in either direction
+  /// time of a message between this stage and the next, in either direction
+  std::int64_t hop = 0;
   std::int64_t saved = 1;  ///< memory saved by a forward, from its start
-  std::int64_t kept = 1;   ///< of `saved`, from the end of backward_input to that of backward_weight
-  std::int64_t stash = 0;  ///< in addition, from the start of backward_input to the end of backward_weight
+  /// of `saved`, from the end of backward_input to that of backward_weight
+  std::int64_t kept = 1;
+  /// in addition, from the start of backward_input to the end of backward_weight
+  std::int64_t stash = 0;
 };
 
 /// In which order should each device compute, so that the last computation ends as early as
 /// possible?
 struct OrderProblem {
-  std::vector<OrderStage> stages;    ///< in the order in which a microbatch meets them
-  std::int32_t microbatches = 1;     ///< each passes every stage forward, then backward in two halves
+  std::vector<OrderStage> stages;  ///< in the order in which a microbatch meets them
+  /// each passes every stage forward, then backward in two halves
+  std::int32_t microbatches = 1;
   std::vector<std::int64_t> limits;  ///< [device] of the memory that its stages may hold at once
 
   /// @throws InputError  for a value that no pipeline can have, or a limit too small for one
@@ -203,7 +207,8 @@ class OrderClock {
 
   const OrderProblem* problem_;
   std::size_t microbatches_;
-  std::vector<std::int64_t> ends_;                 ///< [stage][forward, input][microbatch]; -1: not yet
+  /// [stage][forward, input][microbatch]; -1: not yet
+  std::vector<std::int64_t> ends_;
   std::vector<std::int32_t> done_;                 ///< [stage][kind] microbatches
   std::vector<std::int64_t> clocks_;               ///< [device]
   std::vector<std::size_t> at_;                    ///< [device] steps done

@@ -16,10 +16,12 @@ namespace tawpipe::inline v0::schedules {
 struct FoundOrder {
   std::vector<std::vector<Action>> actions;  ///< [device]
   std::int64_t makespan = std::numeric_limits<std::int64_t>::max();
-  std::int64_t span = std::numeric_limits<std::int64_t>::max();  ///< the longest, from a device's first computation to its last
-  std::vector<std::int64_t> held;                                ///< [device] the peak
-  std::int64_t bound = 0;                                        ///< no order has a shorter makespan
-  std::int64_t moves = 0;                                        ///< orders that were timed
+  /// the longest, from a device's first computation to its last
+  std::int64_t span = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> held;  ///< [device] the peak
+  /// no order has a shorter makespan
+  std::int64_t bound = 0;
+  std::int64_t moves = 0;  ///< orders that were timed
 
   bool is_optimal() const { return makespan == bound; }
   /// How much longer the makespan is than the bound, as a fraction of the bound.

@@ -13,7 +13,8 @@ namespace tawpipe::inline v0::schedules {
 
 /// How any pipeline's transfers run.
 struct PipelineOptions {
-  bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
+  /// off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
+  bool overlap = true;
 };
 
 /// For the pipelines that Megatron-LM has: by default its sends and receives hold the compute

@@ -27,7 +27,8 @@ struct ScheduleRequest {
   Bytes device_memory{};         ///< of the smallest device; 0 where memory is not counted
   std::vector<double> speeds{};  ///< [rank] of its device relative to others; empty if unknown
   Offload offload{};             ///< applied around any schedule
-  bool own_adapters = false;     ///< every device has a network adapter that its node's other devices do not use
+  /// every device has a network adapter that its node's other devices do not use
+  bool own_adapters = false;
 };
 
 /// The description of a schedule in lists.

@@ -35,13 +35,18 @@ struct ShardingPlan {
   Scope weights = Scope::all;
   Scope gradients = Scope::all;
   Scope optimizer = Scope::all;
-  bool node_copy = false;     ///< weights over all ranks: each node keeps what a forward gathers, and backwards gather from that
-  bool reduce_each = false;   ///< gradients and optimizer in the node: sum over the nodes in each round, not once an iteration
-  bool two_level = false;     ///< collectives over all ranks run between and inside nodes in turn; otherwise one ring
-  int prefetch = 0;           ///< units gathered ahead of the one computed; 0 gathers each when it is needed
-  bool gather_first = false;  ///< a backward's next gather goes before the scatter of the last gradient, on one communicator
-  bool reshard = true;        ///< off: a unit gathered for the forward stays until its backward
-  bool overlap = true;        ///< off: communication occupies the compute lane
+  /// weights over all ranks: each node keeps what a forward gathers, and backwards gather from that
+  bool node_copy = false;
+  /// gradients and optimizer in the node: sum over the nodes in each round, not once an iteration
+  bool reduce_each = false;
+  /// collectives over all ranks run between and inside nodes in turn; otherwise one ring
+  bool two_level = false;
+  /// units gathered ahead of the one computed; 0 gathers each when it is needed
+  int prefetch = 0;
+  /// a backward's next gather goes before the scatter of the last gradient, on one communicator
+  bool gather_first = false;
+  bool reshard = true;  ///< off: a unit gathered for the forward stays until its backward
+  bool overlap = true;  ///< off: communication occupies the compute lane
 
   std::string name = "sharded";                                ///< name of the schedule
   std::vector<std::pair<std::string, std::string>> options{};  ///< recorded in the schedule

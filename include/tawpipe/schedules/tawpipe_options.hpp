@@ -18,8 +18,10 @@ namespace tawpipe::inline v0::schedules {
 /// When a group fetches its next shard. Without prefetching it does so after its computation,
 /// during which gradients travel.
 enum class Prefetch {
-  on,        ///< during the step before, always
-  backward,  ///< only ahead of backward steps, the default of PyTorch's FSDP (BACKWARD_PRE, no forward prefetch)
+  on,  ///< during the step before, always
+  /// only ahead of backward steps, the default of PyTorch's FSDP (BACKWARD_PRE, no forward
+  /// prefetch)
+  backward,
   off,
 };
 constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }

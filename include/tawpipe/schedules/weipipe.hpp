@@ -209,7 +209,8 @@ class WeipipeBuilder {
   std::int64_t stride_;                   ///< rounds of a flow to each round of microbatches
   std::int64_t span_ = 0;                 ///< turns from a rank's first forward to its last
   std::vector<BufferId> final_gradient_;  ///< [rank] the sum over all microbatches, for the update
-  std::vector<TaskId> last_part_;         ///< [rank] the last computation before this half of a turn
+  /// [rank] the last computation before this half of a turn
+  std::vector<TaskId> last_part_;
   std::vector<TaskId> this_part_;
 };
 

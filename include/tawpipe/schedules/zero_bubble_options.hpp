@@ -43,7 +43,8 @@ struct MemoryLimit {
 
 /// Times for planning, in any unit: of a device's whole share for one microbatch.
 struct ZeroBubbleTimes {
-  std::int64_t forward = 0;  ///< 0, and the next two: in proportion to the stages' operations, transfers free
+  /// 0, and the next two: in proportion to the stages' operations, transfers free
+  std::int64_t forward = 0;
   std::int64_t backward_input = 0;
   std::int64_t backward_weight = 0;
   std::int64_t transfer = 0;
@@ -79,7 +80,8 @@ struct ZeroBubbleStage {
   std::int64_t backward_input = 1;
   std::int64_t backward_weight = 1;
   std::int64_t saved = 1;  ///< memory saved by a forward
-  std::int64_t kept = 1;   ///< of `saved`, from the end of backward_input to that of backward_weight
+  /// of `saved`, from the end of backward_input to that of backward_weight
+  std::int64_t kept = 1;
   std::int64_t limit = 1;  ///< of the memory that the stage may hold
 };
 

@@ -29,7 +29,8 @@ struct BoundDevice {
   std::string name;
   int devices = 0;
   double products_per_s = 0;
-  double attention_per_s = 0;  ///< the kernels' operations over their best time, forwards and backwards together
+  /// the kernels' operations over their best time, forwards and backwards together
+  double attention_per_s = 0;
   double bytes_per_s = 0;
   double seconds = 0;   ///< time of one of them for all sequences
   double update_s = 0;  ///< and for the optimizer's step on all parameters
@@ -44,8 +45,9 @@ struct BoundCut {
   double rest_s = 0;       ///< time of the others
   double parameters = 0;   ///< bytes that cross if both sides compute whole tokens
   double activations = 0;  ///< bytes that cross if one side computed all tokens in part
-  double token_share = 1;  ///< a token's mean work over the largest of any (the last of a sequence attends to all)
-  double seconds = 0;      ///< no iteration is shorter
+  /// a token's mean work over the largest of any (the last of a sequence attends to all)
+  double token_share = 1;
+  double seconds = 0;  ///< no iteration is shorter
 };
 
 /// A bound with its derivation, for checking.
@@ -57,8 +59,8 @@ struct TrainingBound {
   double usable = 0;     ///< bytes
   BoundWork work;
   std::vector<BoundDevice> devices;  ///< each kind
-  /// Each kind of node and of device, as far as they are connected to others, and sets of nodes that
-  /// share a link of the network, or that have less bandwidth than others.
+  /// Each kind of node and of device, as far as they are connected to others, and sets of nodes
+  /// that share a link of the network, or that have less bandwidth than others.
   std::vector<BoundCut> cuts;
 
   /// "computation", or the cut that gives the bound.

@@ -42,14 +42,16 @@ struct Improvement {
   Duration before;                 ///< the makespan of the start
   std::vector<ImproveStep> steps;  ///< in order
   std::int64_t tried = 0;          ///< changes that were timed
-  bool finished = false;           ///< no single change tried is better; otherwise the budget or the caller ended it
+  /// no single change tried is better; otherwise the budget or the caller ended it
+  bool finished = false;
 
   /// The reduction of the makespan, as a fraction of the original.
   double gain() const { return before == Duration{} ? 0 : 1 - to_seconds(timeline.makespan()) / to_seconds(before); }
 };
 
 struct ImproveOptions {
-  std::vector<int> places = {};      ///< [rank] the same number for indistinguishable ranks; none: no exchanges
+  /// [rank] the same number for indistinguishable ranks; none: no exchanges
+  std::vector<int> places = {};
   std::int64_t budget = 50'000'000;  ///< tasks that are timed
 };
 

@@ -130,8 +130,9 @@ class LayoutBounds {
     double input = 0;   ///< of the backward, the gradients of inputs
     double shared = 0;  ///< forward and backward including waits between ranks that share layers
     double update = 0;
-    double saved = 0;  ///< bytes that it keeps for the microbatch, if all layers may be computed again
-    double kept = 0;   ///< if those that may not be are not
+    /// bytes that it keeps for the microbatch, if all layers may be computed again
+    double saved = 0;
+    double kept = 0;  ///< if those that may not be are not
   };
 
   double saved(const PlanLayout& layout) { return times_of(layout, classes(layout.mesh).front().first).saved; }
@@ -210,8 +211,8 @@ class LayoutBounds {
     return times;
   }
 
-  /// The passes of all layers, and of the head if asked, on one of the ranks that share them, and an
-  /// update of its part.
+  /// The passes of all layers, and of the head if asked, on one of the ranks that share them, and
+  /// an update of its part.
   Schedule whole_model(const PlanLayout& layout, Rank rank, bool head, int recompute_layers) const {
     const Problem& problem = request_.problem;
     const Batch batch{problem.sequence, layout.microbatch_size, problem.global_batch};

@@ -153,8 +153,8 @@ class LeastTimes {
   }
 
   std::int64_t computation(TaskId id, const Task& task) {
-    // Stages with the same number of layers, as many of them computed again, and the same parts before
-    // and after them, have equal work.
+    // Stages with the same number of layers, as many of them computed again, and the same parts
+    // before and after them, have equal work.
     const bool work = task.stage != none<StageId>;
     const int rank_class = classes_.of(task.rank);
     Recent& recent = recent_[(work ? index(task.stage) + 1 : 0) * ops + static_cast<std::size_t>(task.op)];

@@ -43,8 +43,10 @@ struct PlanCounts {
 /// A schedule of which nothing that fits was simulated, and why.
 struct PlanLoss {
   std::string schedule;
-  std::optional<Duration> least = {};  ///< a lower bound on its time, where it may fit; none: it does not
-  std::optional<Bytes> memory = {};    ///< of a device: what it needs at least, where it does not fit
+  /// a lower bound on its time, where it may fit; none: it does not
+  std::optional<Duration> least = {};
+  /// of a device: what it needs at least, where it does not fit
+  std::optional<Bytes> memory = {};
 };
 
 struct PlanResult {
@@ -57,14 +59,15 @@ struct PlanResult {
   /// A lower bound on all candidates: the best's own time, or the least bound of those not
   /// examined.
   Duration bound;
-  /// Every candidate was simulated in full or dropped by a bound: none is faster beyond plan_tolerance.
+  /// Every candidate was simulated in full or dropped by a bound: none is faster beyond
+  /// plan_tolerance.
   bool proven_best = false;
   bool stopped = false;  ///< told to
 
   /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()
   double gap() const { return plans.front().summary.makespan / std::max(bound, Duration{1}) - 1; }
-  /// The Pareto-optimal `plans` in time and memory, the fastest first. What was dropped by a bound of
-  /// time may need less memory.
+  /// The Pareto-optimal `plans` in time and memory, the fastest first. What was dropped by a bound
+  /// of time may need less memory.
   std::vector<std::size_t> pareto() const {
     std::vector<std::size_t> front;
     for (std::size_t i = 0; i < plans.size(); ++i) {

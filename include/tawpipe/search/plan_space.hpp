@@ -22,8 +22,10 @@ struct PlanLayout {
   Mesh mesh;  ///< over all devices
   Recompute recompute = Recompute::full;
   std::int64_t microbatch_size = 1;
-  std::optional<ContextExchange> exchange = {};  ///< between context-parallel ranks; none: as the problem has it
-  int recompute_layers = 0;                      ///< of each stage, where recomputation is full; 0: as the model has it
+  /// between context-parallel ranks; none: as the problem has it
+  std::optional<ContextExchange> exchange = {};
+  /// of each stage, where recomputation is full; 0: as the model has it
+  int recompute_layers = 0;
   // Around a pipeline; none: as the problem has it.
   std::optional<StateSharding> sharding = {};
   std::optional<Offload> offload = {};
@@ -38,25 +40,31 @@ struct PlanLayout {
 /// What is to be trained and where, and the parts of the answer that are given. The others are
 /// searched.
 struct PlanRequest {
-  Problem problem;                       ///< its mesh, recomputation, sizes and schedules are results: not read
+  /// its mesh, recomputation, sizes and schedules are results: not read
+  Problem problem;
   std::array<int, mesh_axes> axes = {};  ///< [axis] the size that it must have; 0: any
   std::vector<std::vector<MeshAxis>> orders = {{MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data},
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
-  std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
+  /// empty: the powers of two that divide a replica's part of the batch
+  std::vector<std::int64_t> microbatch_sizes = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
-  /// Where nothing computed again does not fit, full recomputation of the least part of each stage's
-  /// layers with which it does is a candidate too.
+  /// Where nothing computed again does not fit, full recomputation of the least part of each
+  /// stage's layers with which it does is a candidate too.
   bool partial_recompute = false;
-  std::vector<ContextExchange> exchanges = {};  ///< of context-parallel ranks; empty: as the problem has it
-  std::vector<ScheduleChoice> schedules = {};   ///< empty: planned_schedules()
+  /// of context-parallel ranks; empty: as the problem has it
+  std::vector<ContextExchange> exchanges = {};
+  std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
   // Tried around each pipeline that is the best so far; empty and false: as the problem has it
   // alone.
   std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
   std::vector<Offload> offload = {};
   bool balanced_stages = false;
-  int loss_chunk = 0;                ///< tried, like `offload`, where a candidate is fast and needs a little too much memory
-  std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
-  bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
+  /// tried, like `offload`, where a candidate is fast and needs a little too much memory
+  int loss_chunk = 0;
+  /// tasks that may be looked at: of bounds once, of simulations eight times
+  std::int64_t budget = 40'000'000;
+  /// layouts of few tasks are looked at first, not those that look fastest
+  bool cheapest_first = false;
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:
   /// any.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
@@ -201,8 +209,8 @@ inline bool keeps_stages(std::string_view schedule) {
   return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
 }
 
-/// What else may be around a pipeline on a layout: how states are shared out with how stages are cut,
-/// or something in host memory.
+/// What else may be around a pipeline on a layout: how states are shared out with how stages are
+/// cut, or something in host memory.
 inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, std::string_view schedule) {
   std::vector<PlanLayout> found;
   if (layout.mesh.pipeline == 1 || layout.is_variant() || !keeps_stages(schedule)) return found;

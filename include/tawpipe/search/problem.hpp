@@ -51,35 +51,47 @@ struct ScheduleChoice {
 /// One training iteration on a cluster, and the choices for it.
 struct Problem {
   Cluster cluster;
-  std::optional<Transformer> model = std::nullopt;  ///< none: `stack`, or equal stages, with `microbatches` and a FixedCost
+  /// none: `stack`, or equal stages, with `microbatches` and a FixedCost
+  std::optional<Transformer> model = std::nullopt;
   /// Instead of `model`: one of another architecture, its parts for one sequence; a microbatch of n
   /// takes n times that (LayerStack::times). It runs on meshes that share no layers, under any cost
   /// but kernels it does not have; its parts state what is computed again, whatever `recompute`
   /// says. Not a variant with `model`: layouts, bounds and frameworks need sizes that only a
   /// Transformer has.
   std::optional<LayerStack> stack = std::nullopt;
-  std::int64_t sequence = 0;                        ///< tokens
-  std::int64_t global_batch = 0;                    ///< sequences; with microbatches == 0
-  std::int64_t microbatches = 0;                    ///< instead of the global batch
-  std::vector<std::int64_t> microbatch_sizes = {};  ///< to choose from, ascending; empty: candidate_sizes()
-  std::vector<ScheduleChoice> schedules = {};       ///< to choose from
+  std::int64_t sequence = 0;      ///< tokens
+  std::int64_t global_batch = 0;  ///< sequences; with microbatches == 0
+  std::int64_t microbatches = 0;  ///< instead of the global batch
+  /// to choose from, ascending; empty: candidate_sizes()
+  std::vector<std::int64_t> microbatch_sizes = {};
+  std::vector<ScheduleChoice> schedules = {};  ///< to choose from
   Cost cost = KernelCost{};
   Recompute recompute = Recompute::full;
-  std::vector<Recompute> recomputes = {};  ///< to choose from (search/choose.hpp); empty: `recompute`
-  Offload offload = {};                    ///< to host memory (schedule/offload.hpp)
-  StageCut stage_cut = {};                 ///< balanced: by `cost` (Predictor)
-  Mesh mesh = {};                          ///< tensor, context and data parallelism around the schedule
-  bool sequence_parallel = true;           ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
+  /// to choose from (search/choose.hpp); empty: `recompute`
+  std::vector<Recompute> recomputes = {};
+  Offload offload = {};     ///< to host memory (schedule/offload.hpp)
+  StageCut stage_cut = {};  ///< balanced: by `cost` (Predictor)
+  /// tensor, context and data parallelism around the schedule
+  Mesh mesh = {};
+  /// tensor-parallel ranks split norms and residuals by tokens (Sharing)
+  bool sequence_parallel = true;
   ContextExchange context_exchange = ContextExchange::all_gather;
-  int context_inner = 0;        ///< of an exchange in two levels (Sharing::inner); 0: as context_inner_of() finds it
-  bool tensor_overlap = false;  ///< of tensor-parallel collectives with adjacent products (Sharing::overlap)
-  StateSharding sharding = StateSharding::optimizer;  ///< over the ranks that hold the same parameters (Composition)
+  /// of an exchange in two levels (Sharing::inner); 0: as context_inner_of() finds it
+  int context_inner = 0;
+  /// of tensor-parallel collectives with adjacent products (Sharing::overlap)
+  bool tensor_overlap = false;
+  /// over the ranks that hold the same parameters (Composition)
+  StateSharding sharding = StateSharding::optimizer;
   Reshard reshard = Reshard::automatic;
-  bool overlap_gradients = false;  ///< gradients are summed as soon as they are complete (Composition)
-  bool overlap_gathers = false;    ///< new weights are gathered before their first use in the next iteration (Composition)
-  std::int64_t bucket = automatic_bucket;  ///< parameters that these messages of the first stage carry at least (Composition)
+  /// gradients are summed as soon as they are complete (Composition)
+  bool overlap_gradients = false;
+  /// new weights are gathered before their first use in the next iteration (Composition)
+  bool overlap_gathers = false;
+  /// parameters that these messages of the first stage carry at least (Composition)
+  std::int64_t bucket = automatic_bucket;
   ParameterBytes parameter_bytes = {};
-  bool master_copies = true;                   ///< the optimizer's bytes include a copy of weights of 16 bits
+  /// the optimizer's bytes include a copy of weights of 16 bits
+  bool master_copies = true;
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};
   /// Limit on the tasks of a simulated iteration, about 256 bytes each; more are refused before any
@@ -176,8 +188,8 @@ inline bool have_own_adapters(const Cluster& cluster) {
 
 }  // namespace detail
 
-/// Neighbours that exchange all-to-all where context-parallel ranks exchange in two levels on a mesh:
-/// as given, or the most that lie in one node and have whole heads each.
+/// Neighbours that exchange all-to-all where context-parallel ranks exchange in two levels on a
+/// mesh: as given, or the most that lie in one node and have whole heads each.
 /// @pre mesh is over the cluster's ranks; problem has a model. Complexity: O(ranks x context)
 inline int context_inner_of(const Problem& problem, const Mesh& mesh) {
   if (problem.context_inner > 0) return problem.context_inner;
@@ -209,7 +221,8 @@ struct Prediction {
 struct Chosen {
   ScheduleChoice choice;  ///< the given options, and the choices for the open ones
   Recompute recompute = Recompute::full;
-  int recompute_layers = 0;  ///< full: of the first so many layers of each stage; 0: as the model has it
+  /// full: of the first so many layers of each stage; 0: as the model has it
+  int recompute_layers = 0;
   Summary summary;
 };
 

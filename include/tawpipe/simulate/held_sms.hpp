@@ -28,10 +28,12 @@ struct EngineHolds {
     std::int32_t sms;
   };
   std::vector<SpeedTable> tables;
-  std::vector<std::int32_t> table_of;     ///< [device]
-  std::vector<std::int32_t> device_of;    ///< [task] where its delay is a computation with a speed; -1: none
-  std::vector<Hold> holds;                ///< hold h begins when task device_of.size() + h starts
-  std::vector<std::uint32_t> hold_begin;  ///< [task of device_of + 1] the holds that its end releases
+  std::vector<std::int32_t> table_of;  ///< [device]
+  /// [task] where its delay is a computation with a speed; -1: none
+  std::vector<std::int32_t> device_of;
+  std::vector<Hold> holds;  ///< hold h begins when task device_of.size() + h starts
+  /// [task of device_of + 1] the holds that its end releases
+  std::vector<std::uint32_t> hold_begin;
 };
 
 namespace detail {

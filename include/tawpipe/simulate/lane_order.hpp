@@ -111,7 +111,8 @@ class LaneOrder {
   /// What a task's start looks at, in one place: each further place would be another cache miss.
   struct State {
     std::int32_t kind = 0;
-    std::int32_t progress = 0;        ///< below 0: lanes in which it is not first; then: dependencies that have ended
+    /// below 0: lanes in which it is not first; then: dependencies that have ended
+    std::int32_t progress = 0;
     std::int32_t first_waiting = -1;  ///< head of its list in waiting_; -1: none
   };
 

@@ -119,8 +119,9 @@ class LinkSharing {
   };
   struct Link {
     double capacity = 0;
-    double level = endless;   ///< the fastest rate on it if it is saturated
-    double share = 0;         ///< in this sweep: the level it would get in the current state; only rises, or is recomputed
+    double level = endless;  ///< the fastest rate on it if it is saturated
+    /// in this sweep: the level it would get in the current state; only rises, or is recomputed
+    double share = 0;
     std::uint32_t sweep = 0;  ///< the sweep in which it was last opened
     std::uint32_t entry = 0;  ///< the valid one in the queue
     bool released = false;    ///< in this sweep: the flows it held back may become faster

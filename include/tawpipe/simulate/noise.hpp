@@ -24,10 +24,12 @@ namespace tawpipe::inline v0 {
 /// Disturbances of one run, drawn from a seed: the same seed gives the same run on every machine
 /// and compiler.
 struct Noise {
-  double jitter = 0;        ///< standard deviation of each computation's and each route's time, relative; mean 1
-  double stragglers = 0;    ///< the probability that a device is slow for the whole run
-  double slowdown = 2;      ///< factor of a slow device's computing time
-  double interference = 0;  ///< extra time of a computation while its device communicates: 0.05 is 5 %
+  /// standard deviation of each computation's and each route's time, relative; mean 1
+  double jitter = 0;
+  double stragglers = 0;  ///< the probability that a device is slow for the whole run
+  double slowdown = 2;    ///< factor of a slow device's computing time
+  /// extra time of a computation while its device communicates: 0.05 is 5 %
+  double interference = 0;
   std::uint64_t seed = 1;
 
   bool is_random() const { return jitter > 0 || stragglers > 0; }

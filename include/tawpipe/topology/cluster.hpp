@@ -30,8 +30,9 @@ struct NodeType {
   std::string name;
   std::vector<DeviceSpec> devices;
   std::vector<Link> links;
-  std::vector<LinkPath> paths;         ///< [source * devices + destination]; empty on the diagonal
-  std::vector<LinkPath> to_network;    ///< [device] up to and including an adapter's sending direction
+  std::vector<LinkPath> paths;  ///< [source * devices + destination]; empty on the diagonal
+  /// [device] up to and including an adapter's sending direction
+  std::vector<LinkPath> to_network;
   std::vector<LinkPath> from_network;  ///< [device] from an adapter's receiving direction on
   std::vector<LinkPath> to_host;       ///< [device] to the memory of the host; empty: unknown
   std::vector<LinkPath> from_host;     ///< [device] the way back
@@ -49,7 +50,8 @@ struct Route {
 /// pair of nodes.
 struct Fabric {
   std::vector<Link> links;
-  std::vector<LinkPath> paths;  ///< [source node * nodes + destination node] into `links`; empty: no links crossed
+  /// [source node * nodes + destination node] into `links`; empty: no links crossed
+  std::vector<LinkPath> paths;
 
   bool operator==(const Fabric&) const = default;
 };

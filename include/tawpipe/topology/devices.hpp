@@ -18,12 +18,16 @@ namespace tawpipe::inline v0 {
 struct KnownDevice {
   std::string_view name;
   int memory_gib;
-  double teraflops;  ///< dense bf16 (fp16 on V100, P100) with fp32 accumulation; sheets often state twice that, for sparsity
-  double fp8;        ///< dense 8-bit; 0: none
-  double fp4;        ///< dense 4-bit; 0: none
+  /// dense bf16 (fp16 on V100, P100) with fp32 accumulation; sheets often state twice that, for
+  /// sparsity
+  double teraflops;
+  double fp8;  ///< dense 8-bit; 0: none
+  double fp4;  ///< dense 4-bit; 0: none
   double gigabytes_per_second;
-  int sm;   ///< compute capability, 80 is 8.0
-  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 to an SM; variants as B200
+  int sm;  ///< compute capability, 80 is 8.0
+  /// multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 to an SM;
+  /// variants as B200
+  int sms;
   std::string_view source;
   /// Fraction of the product rate that the usual card of the same peak sustains, due to its power
   /// limit. An A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering,

@@ -45,8 +45,9 @@ constexpr std::string_view name(LinkEnd end) {
 struct Link {
   LinkClass kind = LinkClass::nvlink;
   LinkEnd end = LinkEnd::inside;
-  BytesPerSecond bandwidth;  ///< effective, in this direction, shared max-min fairly by the transfers that cross it
-  Duration latency;          ///< added once to each message that crosses it
+  /// effective, in this direction, shared max-min fairly by the transfers that cross it
+  BytesPerSecond bandwidth;
+  Duration latency;  ///< added once to each message that crosses it
 
   bool operator==(const Link&) const = default;
 };

@@ -24,10 +24,13 @@ namespace tawpipe::inline v0 {
 /// What `nvidia-smi topo -m` shows: which devices are connected, in its own terms. Column c is
 /// gpus[c], or nics[c - gpus].
 struct SmiTopology {
-  std::vector<std::string> gpus;        ///< "GPU0", ...
-  std::vector<std::string> nics;        ///< "NIC0", or "mlx5_0" if an old driver prints that; the legend's name if given
-  std::vector<std::string> affinities;  ///< [gpu] the first affinity column, such as "0-23,48-71"; empty if blank
-  std::vector<SmiCell> cells;           ///< [row * size() + column]; `unknown` between adapters whose rows are missing
+  std::vector<std::string> gpus;  ///< "GPU0", ...
+  /// "NIC0", or "mlx5_0" if an old driver prints that; the legend's name if given
+  std::vector<std::string> nics;
+  /// [gpu] the first affinity column, such as "0-23,48-71"; empty if blank
+  std::vector<std::string> affinities;
+  /// [row * size() + column]; `unknown` between adapters whose rows are missing
+  std::vector<SmiCell> cells;
 
   std::size_t size() const { return gpus.size() + nics.size(); }
   const SmiCell& cell(std::size_t row, std::size_t column) const { return cells[row * size() + column]; }
@@ -35,7 +38,8 @@ struct SmiTopology {
 
 /// Settings that the matrix does not contain.
 struct SmiOptions {
-  std::optional<DeviceSpec> device;  ///< default: assumed, H100-80G where a pair has 18 NVLinks, otherwise A100-80G
+  /// default: assumed, H100-80G where a pair has 18 NVLinks, otherwise A100-80G
+  std::optional<DeviceSpec> device;
   std::optional<LinkSpeeds> speeds;  ///< default: link_speeds() of the device's generation
 };
 

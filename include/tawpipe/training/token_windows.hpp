@@ -21,8 +21,9 @@ namespace tawpipe::inline v0::training {
 
 /// Where the sequences of a microbatch begin.
 enum class DataOrder : std::uint8_t {
-  random,      ///< anywhere, independently of each other, as in nanoGPT's get_batch
-  sequential,  ///< one after another, restarting at the end; a remainder shorter than a sequence is left out
+  random,  ///< anywhere, independently of each other, as in nanoGPT's get_batch
+  /// one after another, restarting at the end; a remainder shorter than a sequence is left out
+  sequential,
 };
 
 constexpr std::string_view name(DataOrder order) { return order == DataOrder::random ? "random" : "sequential"; }

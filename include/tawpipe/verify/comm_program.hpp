@@ -47,16 +47,20 @@ constexpr bool is_meeting(CommOp op) { return !is_point_to_point(op) && !is_loca
 struct CommCall {
   std::string id;  ///< unique on its rank
   CommOp op = CommOp::compute;
-  std::int32_t peer = -1;               ///< send, recv: the other rank
-  std::int32_t communicator = -1;       ///< of send, recv and collectives: index into CommProgram::communicators
-  std::int32_t stream = -1;             ///< index into CommProgram::streams; -1: unordered (a request of MPI)
-  std::int32_t group = -1;              ///< adjacent calls with the same number are launched together; -1: none
-  std::vector<std::int32_t> waits_for;  ///< earlier calls of the rank (events), by their index on it
-  bool blocks_host = false;             ///< the host launches nothing else until it has ended
-  std::int64_t bytes = 0;               ///< 0: unknown
-  std::int64_t tag = 0;                 ///< MPI's
-  std::string data;                     ///< what is carried, under any name; "": unknown
-  std::int32_t item = -1;               ///< position in the source text (a cell); -1: its own
+  std::int32_t peer = -1;  ///< send, recv: the other rank
+  /// of send, recv and collectives: index into CommProgram::communicators
+  std::int32_t communicator = -1;
+  /// index into CommProgram::streams; -1: unordered (a request of MPI)
+  std::int32_t stream = -1;
+  /// adjacent calls with the same number are launched together; -1: none
+  std::int32_t group = -1;
+  /// earlier calls of the rank (events), by their index on it
+  std::vector<std::int32_t> waits_for;
+  bool blocks_host = false;  ///< the host launches nothing else until it has ended
+  std::int64_t bytes = 0;    ///< 0: unknown
+  std::int64_t tag = 0;      ///< MPI's
+  std::string data;          ///< what is carried, under any name; "": unknown
+  std::int32_t item = -1;    ///< position in the source text (a cell); -1: its own
 };
 
 /// A communicator and its ranks.
@@ -71,8 +75,9 @@ struct CommProgram {
   std::vector<CommGroup> communicators;
   std::vector<std::string> streams;
   std::vector<std::vector<CommCall>> ranks;  ///< [rank, call]
-  std::int32_t slots = 0;                    ///< number of communication calls that a device can run at once; 0: unlimited
-  bool cold = false;                         ///< no two ranks are connected yet
+  /// number of communication calls that a device can run at once; 0: unlimited
+  std::int32_t slots = 0;
+  bool cold = false;  ///< no two ranks are connected yet
 
   std::size_t calls() const {
     std::size_t count = 0;

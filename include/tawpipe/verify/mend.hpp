@@ -349,7 +349,8 @@ class MendSearch {
     return edits;
   }
 
-  static constexpr std::int32_t reach = 3;  ///< number of items around those in the hang that are also tried
+  /// number of items around those in the hang that are also tried
+  static constexpr std::int32_t reach = 3;
 
   int proofs_ = 0;
 };

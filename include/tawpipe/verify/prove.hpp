@@ -17,11 +17,13 @@ namespace tawpipe::inline v0 {
 
 /// The result of prove().
 struct HangVerdict {
-  bool ends = false;                            ///< under every timing
-  std::vector<std::vector<CallRef>> circle;     ///< each waits for the next, the last for the first; members of a group together
+  bool ends = false;  ///< under every timing
+  /// each waits for the next, the last for the first; members of a group together
+  std::vector<std::vector<CallRef>> circle;
   std::vector<CallRef> missing;                 ///< calls without a counterpart
   std::vector<std::vector<CallRef>> differing;  ///< calls of one collective that do not match
-  std::vector<std::pair<CallRef, CallRef>> crossed;  ///< matching send and receive that mean different data
+  /// matching send and receive that mean different data
+  std::vector<std::pair<CallRef, CallRef>> crossed;
 
   bool is_right() const { return ends && crossed.empty(); }
 };

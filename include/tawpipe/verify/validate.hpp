@@ -13,8 +13,9 @@
 namespace tawpipe::inline v0 {
 
 struct ValidateOptions {
-  std::size_t keep = 100;             ///< findings kept for each code; all are counted
-  std::span<const Bytes> peaks = {};  ///< [rank] peak memory if known (analysis/memory.hpp); otherwise a lower bound
+  std::size_t keep = 100;  ///< findings kept for each code; all are counted
+  /// [rank] peak memory if known (analysis/memory.hpp); otherwise a lower bound
+  std::span<const Bytes> peaks = {};
 };
 
 /// All errors in `schedule`, whatever its parts hold and in whatever order.

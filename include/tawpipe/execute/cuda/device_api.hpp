@@ -58,18 +58,25 @@ concept DeviceApi = std::movable<D> &&
   { device.make_stream(Priority::high) } -> std::same_as<typename D::Stream>;
   { device.make_event(true) } -> std::same_as<typename D::Event>;  ///< true: with its time
   { device.allocate(bytes) } -> std::same_as<std::byte*>;          ///< aligned to 256 bytes
-  { device.allocate_host(bytes) } -> std::same_as<std::byte*>;     ///< page-locked host memory, for upload and download
+  /// page-locked host memory, for upload and download
+  { device.allocate_host(bytes) } -> std::same_as<std::byte*>;
 
   { device.record(event, stream) } -> std::same_as<void>;
   { device.wait(stream, event) } -> std::same_as<void>;
-  { device.finished(event) } -> std::same_as<bool>;                  ///< whether its last mark was reached; true: never recorded
-  { device.seconds_between(event, event) } -> std::same_as<double>;  ///< from one timed event to another, both finished
+  /// whether its last mark was reached; true: never recorded
+  { device.finished(event) } -> std::same_as<bool>;
+  /// from one timed event to another, both finished
+  { device.seconds_between(event, event) } -> std::same_as<double>;
 
-  { device.clear(to, bytes, stream) } -> std::same_as<void>;            ///< to zero
-  { device.copy(to, from, bytes, stream) } -> std::same_as<void>;       ///< on the device, or to or from page-locked memory
-  { device.upload(to, from, bytes, stream) } -> std::same_as<void>;     ///< page-locked `from` is read when the copy runs
-  { device.download(to, from, bytes, stream) } -> std::same_as<void>;   ///< page-locked `to` is written when the copy runs
-  { device.add(to, from, count, type, stream) } -> std::same_as<void>;  ///< to[i] += from[i] (f32, bf16, f16, f64)
+  { device.clear(to, bytes, stream) } -> std::same_as<void>;  ///< to zero
+  /// on the device, or to or from page-locked memory
+  { device.copy(to, from, bytes, stream) } -> std::same_as<void>;
+  /// page-locked `from` is read when the copy runs
+  { device.upload(to, from, bytes, stream) } -> std::same_as<void>;
+  /// page-locked `to` is written when the copy runs
+  { device.download(to, from, bytes, stream) } -> std::same_as<void>;
+  /// to[i] += from[i] (f32, bf16, f16, f64)
+  { device.add(to, from, count, type, stream) } -> std::same_as<void>;
   /// *sum += the sum of the squares, in an order that is the same in every run. Calls on one stream
   /// only.
   { device.add_squares(sum, from, count, type, stream) } -> std::same_as<void>;
@@ -78,12 +85,14 @@ concept DeviceApi = std::movable<D> &&
   { device.clip_scale(sum, sum, scalars, stream) } -> std::same_as<void>;
 
   { device.begin_capture(stream) } -> std::same_as<void>;
-  { device.end_capture(stream) } -> std::same_as<typename D::Graph>;  ///< may block; the graph is ready to launch
+  /// may block; the graph is ready to launch
+  { device.end_capture(stream) } -> std::same_as<typename D::Graph>;
   { device.launch(graph, stream) } -> std::same_as<void>;
 
   { device.free_memory() } -> std::same_as<std::size_t>;  ///< bytes
   { device.drop_graphs() } -> std::same_as<void>;         ///< throws nothing
-  { device.settle(double{}) } -> std::same_as<bool>;      ///< whether all streams have finished; throws nothing
+  /// whether all streams have finished; throws nothing
+  { device.settle(double{}) } -> std::same_as<bool>;
 };
 
 /// The reduction of an all-reduce.
@@ -118,15 +127,20 @@ concept CommunicatorApi = std::movable<C> &&
   /// Collective, blocks: a new communicator for each colour of 0 or more, its members in the order
   /// of their keys (the same lane limits and time limit as this one's); nothing for a negative
   /// colour.
-  { comm.split(member, member, Traffic::pairs) } -> std::same_as<std::optional<C>>;  ///< colour, key
+  /// colour, key
+  { comm.split(member, member, Traffic::pairs) } -> std::same_as<std::optional<C>>;
   { comm.group_begin() } -> std::same_as<void>;
   { comm.group_end() } -> std::same_as<void>;
   { comm.send(from, count, type, member, stream) } -> std::same_as<void>;
   { comm.receive(to, count, type, member, stream) } -> std::same_as<void>;
-  { comm.broadcast(from, to, count, type, member, stream) } -> std::same_as<void>;  ///< `from` is read at the root only
-  { comm.reduce(from, to, count, type, member, stream) } -> std::same_as<void>;     ///< `to` is written at the root only
-  { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;         ///< count: of each member's part
-  { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;     ///< count: of each member's part
+  /// `from` is read at the root only
+  { comm.broadcast(from, to, count, type, member, stream) } -> std::same_as<void>;
+  /// `to` is written at the root only
+  { comm.reduce(from, to, count, type, member, stream) } -> std::same_as<void>;
+  /// count: of each member's part
+  { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;
+  /// count: of each member's part
+  { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;
   { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
   /// Memory of the current device, aligned to 256 bytes, which messages may use without
   /// intermediate copies; freed with its last owner. Null if there is no such memory: then any
@@ -136,7 +150,8 @@ concept CommunicatorApi = std::movable<C> &&
   /// From now on messages of this communicator use only such memory, on all members. It stays until
   /// the communicator is gone.
   { comm.enroll(to, std::size_t{}) } -> std::same_as<void>;
-  { comm.check() } -> std::same_as<void>;  ///< throws if a communication under way has failed; does not wait
+  /// throws if a communication under way has failed; does not wait
+  { comm.check() } -> std::same_as<void>;
   /// Ends all communication in progress, unfinished; blocks until it has ended, and until no graph
   /// has any of it: aborted one by one they would wait for each other. Throws nothing.
   { C::abort_all(std::vector<C>{}) } -> std::same_as<void>;

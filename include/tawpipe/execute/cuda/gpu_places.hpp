@@ -20,9 +20,10 @@ namespace tawpipe::inline v0::cuda {
 
 /// A rank's GPU.
 struct GpuPlace {
-  std::string host;                  ///< as in Introduction::host
-  std::string gpu;                   ///< its UUID; empty: unknown
-  std::vector<std::string> reaches;  ///< GPUs that it reaches by NVLink, directly or through a switch; not itself
+  std::string host;  ///< as in Introduction::host
+  std::string gpu;   ///< its UUID; empty: unknown
+  /// GPUs that it reaches by NVLink, directly or through a switch; not itself
+  std::vector<std::string> reaches;
 
   bool operator==(const GpuPlace&) const = default;
 };

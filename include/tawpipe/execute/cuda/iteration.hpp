@@ -43,16 +43,23 @@ struct ExecutorOptions {
   /// The schedule's expected timeline: memory is laid out for it (plan_buffers) and tasks are
   /// issued in its order; the same on all ranks. Null: for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
-  std::span<const LentParameters> lent{};  ///< device memory, including that of other ranks; read by the constructor only
-  double time_limit = 0;                   ///< seconds that an iteration may take before DeviceError; 0: no limit
+  /// device memory, including that of other ranks; read by the constructor only
+  std::span<const LentParameters> lent{};
+  /// seconds that an iteration may take before DeviceError; 0: no limit
+  double time_limit = 0;
 
   // ---- for NcclExecutor only
 
-  double task_limit = 0;       ///< the same for a task, which is named; 0: no limit. Needs the timeline
-  double connect_limit = 600;  ///< the same for a task of the first iteration, in which communicators connect
-  double abort_limit = 4;      ///< seconds that an abort may take: then everything is left as it is, and the error is thrown
-  Watch* watch = nullptr;      ///< is told the current task of each lane, and ends the iteration if another rank has failed
-  FailureCallback failed{};    ///< called before communicators are aborted, and for a task over its limit
+  /// the same for a task, which is named; 0: no limit. Needs the timeline
+  double task_limit = 0;
+  /// the same for a task of the first iteration, in which communicators connect
+  double connect_limit = 600;
+  /// seconds that an abort may take: then everything is left as it is, and the error is thrown
+  double abort_limit = 4;
+  /// is told the current task of each lane, and ends the iteration if another rank has failed
+  Watch* watch = nullptr;
+  /// called before communicators are aborted, and for a task over its limit
+  FailureCallback failed{};
 };
 
 /// The order in which tasks are issued, the same on all ranks and topological: by their expected
@@ -156,8 +163,10 @@ class TaskClock {
   std::vector<std::int32_t> at_;  ///< [task] index in events_; -1: not measured
   std::vector<Events> events_;
   std::uint32_t iteration_ = 0;
-  std::unique_ptr<std::atomic<std::uint32_t>[]> recorded_;  ///< [event] the iteration that recorded it; last entry: the start
-  std::atomic<std::uint32_t> launched_{0};                  ///< the last iteration that was a graph's launch
+  /// [event] the iteration that recorded it; last entry: the start
+  std::unique_ptr<std::atomic<std::uint32_t>[]> recorded_;
+  /// the last iteration that was a graph's launch
+  std::atomic<std::uint32_t> launched_{0};
 };
 
 /// Waits until an event is reached, without occupying a core. `poll` is called now and then and may

@@ -332,7 +332,8 @@ class NcclCommunicator {
   }
 
   NcclOptions options_;
-  std::shared_ptr<std::mutex> calls_ = std::make_shared<std::mutex>();  ///< shared with those split from this one
+  /// shared with those split from this one
+  std::shared_ptr<std::mutex> calls_ = std::make_shared<std::mutex>();
   ncclComm_t comm_ = nullptr;
   bool own_ = false;
   void* enrolled_ = nullptr;  ///< NCCL's handle of the memory

@@ -83,7 +83,8 @@ class RankSteps {
     std::vector<TaskId> order;  ///< issue order of all ranks' tasks
     const RankMemory& memory;   ///< with its address set
     const CommunicatorPlan& communicators;
-    const std::vector<std::int32_t>& own;  ///< [communicator of the plan] its index on this rank; -1: none
+    /// [communicator of the plan] its index on this rank; -1: none
+    const std::vector<std::int32_t>& own;
     const std::vector<Stream>& lanes;
     Stream notices;
   };

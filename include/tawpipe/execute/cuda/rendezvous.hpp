@@ -30,8 +30,9 @@ namespace tawpipe::inline v0::cuda {
 
 /// The data that a rank sends about itself.
 struct Introduction {
-  std::string host;      ///< its name for people; two hosts may have the same name
-  std::string boot;      ///< together with the name equal exactly for the ranks of one host; empty if unknown
+  std::string host;  ///< its name for people; two hosts may have the same name
+  /// together with the name equal exactly for the ranks of one host; empty if unknown
+  std::string boot;
   std::string software;  ///< versions that must be the same on all ranks
   std::string token;     ///< any bytes, at most 60,000; rank 0's is NCCL's unique id
 };
@@ -39,12 +40,14 @@ struct Introduction {
 /// The result of the rendezvous on each rank.
 struct Meeting {
   std::vector<Introduction> ranks;  ///< [rank]
-  std::vector<WatchPeer> peers;     ///< connections that stay open: from rank 0 to every other rank, from another to rank 0
+  /// connections that stay open: from rank 0 to every other rank, from another to rank 0
+  std::vector<WatchPeer> peers;
 };
 
 namespace detail {
 
-inline constexpr std::uint32_t introduce = 0x7461'7701;  ///< kinds that another program is unlikely to send by chance
+/// kinds that another program is unlikely to send by chance
+inline constexpr std::uint32_t introduce = 0x7461'7701;
 inline constexpr std::uint32_t welcome = 0x7461'7702;
 inline constexpr std::uint32_t refuse = 0x7461'7703;
 
@@ -219,8 +222,9 @@ class Host {
 
   const ProcessPlace& place_;
   double seconds_;
-  std::vector<Introduction> known_;                       ///< [rank]
-  std::vector<tawpipe::detail::Connection> connections_;  ///< [rank] not open: has not arrived; rank 0: never
+  std::vector<Introduction> known_;  ///< [rank]
+  /// [rank] not open: has not arrived; rank 0: never
+  std::vector<tawpipe::detail::Connection> connections_;
 };
 
 /// Tries all addresses of rank 0's host until one answers. @return not open at the deadline; `why`

@@ -21,7 +21,8 @@ class Strangers {
  public:
   /// The limit on open ones; when more connect, the oldest is closed.
   static constexpr std::size_t max_waiting = 256;
-  static constexpr int backlog = 1024;                     ///< backlog of a listening socket; the system may use less
+  /// backlog of a listening socket; the system may use less
+  static constexpr int backlog = 1024;
   static constexpr std::int64_t patience = 5'000'000'000;  ///< ns until a silent one is closed
 
   /// @param max_bytes  of a first message

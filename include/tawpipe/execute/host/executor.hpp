@@ -30,11 +30,15 @@ namespace tawpipe::inline v0::host {
 
 /// The options of the host executor.
 struct HostOptions {
-  Chaos chaos{};                           ///< random delays, to expose races
-  const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
-  int threads = 0;                         ///< at most, including the caller's; 0: the number of cores, or with chaos one a lane
-  std::span<const LentParameters> lent{};  ///< memory lent to all ranks; read by the constructor only
-  FailureCallback failed{};                ///< called if a layer, source or optimizer throws, before `run` does
+  Chaos chaos{};  ///< random delays, to expose races
+  /// of the schedule: memory is laid out for it (plan_buffers); null: for any timing
+  const Timeline* expected = nullptr;
+  /// at most, including the caller's; 0: the number of cores, or with chaos one a lane
+  int threads = 0;
+  /// memory lent to all ranks; read by the constructor only
+  std::span<const LentParameters> lent{};
+  /// called if a layer, source or optimizer throws, before `run` does
+  FailureCallback failed{};
 };
 
 /// Trains in this process. Every lane of every rank launches its tasks in order, on whichever

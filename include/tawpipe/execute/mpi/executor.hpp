@@ -27,10 +27,13 @@ namespace tawpipe::inline v0::mpi {
 
 /// The options of the MPI executor.
 struct MpiOptions {
-  std::int64_t chunk_bytes = 256 * 1024;   ///< size of one message in a ring or chain
-  const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
-  bool gather_timeline = true;             ///< the whole timeline on every rank; otherwise only this rank's tasks have times
-  std::span<const LentParameters> lent{};  ///< memory lent to this rank; others are ignored; read by the constructor only
+  std::int64_t chunk_bytes = 256 * 1024;  ///< size of one message in a ring or chain
+  /// of the schedule: memory is laid out for it (plan_buffers); null: for any timing
+  const Timeline* expected = nullptr;
+  /// the whole timeline on every rank; otherwise only this rank's tasks have times
+  bool gather_timeline = true;
+  /// memory lent to this rank; others are ignored; read by the constructor only
+  std::span<const LentParameters> lent{};
 };
 
 /// @throws InputError  unless the schedule has as many ranks as the session.

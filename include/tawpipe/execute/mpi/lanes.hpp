@@ -298,7 +298,8 @@ class Lanes {
   std::map<TaskId, TransferPlan> plans_;  ///< for the communications in which the rank takes part
   Session& session_;
   std::vector<Lane> lanes_;
-  std::vector<std::atomic<bool>> ended_;    ///< [task] of this rank; set for those that another lane waits for
+  /// [task] of this rank; set for those that another lane waits for
+  std::vector<std::atomic<bool>> ended_;
   std::vector<std::atomic<bool>> arrived_;  ///< [task] of another rank: its signal has arrived
   SentBytes sent_;
   std::deque<Outgoing> outgoing_;

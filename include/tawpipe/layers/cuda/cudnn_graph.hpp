@@ -62,7 +62,8 @@ class CudnnDescriptor {
 /// The target of a plan: the device of a handle, or one described in JSON, which need not exist.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
-  std::string_view device_json = {};  ///< for cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; used without a handle
+  /// for cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; used without a handle
+  std::string_view device_json = {};
 };
 
 /// An engine's plan to compute a graph. Created once, run any number of times.

@@ -187,7 +187,8 @@ struct LookUpBackward {
   static constexpr int block_threads = 256;
   static constexpr int ahead = 8;  ///< ids that a thread checks between two votes
 
-  std::int64_t columns() const { return block_threads * (packs ? pack_size<T> : 1); }  ///< columns of a block
+  /// columns of a block
+  std::int64_t columns() const { return block_threads * (packs ? pack_size<T> : 1); }
   Grid grid() const {
     return {.blocks = tokens, .threads = block_threads, .rows = static_cast<int>((hidden + columns() - 1) / columns())};
   }

@@ -50,8 +50,10 @@ concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gra
   math.reserve_attention(size, size);
   math.attention(from, to, floats, room);
   math.attention_backward(from, from, from, floats, to, room);
-  { math.rotary_table() } -> std::same_as<const float*>;  ///< [sequence, head size]: cosine and sine of each pair
-  { math.norm_partial() } -> std::same_as<float*>;        ///< [RmsNormBackward::blocks(tokens), hidden], owned by the layer
+  /// [sequence, head size]: cosine and sine of each pair
+  { math.rotary_table() } -> std::same_as<const float*>;
+  /// [RmsNormBackward::blocks(tokens), hidden], owned by the layer
+  { math.norm_partial() } -> std::same_as<float*>;
 };
 
 /// The part of a layer that is 4 bytes wide for any T: softmax's sums of the attention core,

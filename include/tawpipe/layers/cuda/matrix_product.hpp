@@ -80,7 +80,8 @@ class ProductChoices {
 /// needed for speed, and no more.
 class MatrixProducts {
  public:
-  static constexpr std::int64_t workspace_bytes = std::int64_t{32} << 20;  ///< as needed by Hopper's algorithms
+  /// as needed by Hopper's algorithms
+  static constexpr std::int64_t workspace_bytes = std::int64_t{32} << 20;
 
   /// @param choices  must outlive this; null: no trials (`prepare`), always the heuristic's first
   /// result

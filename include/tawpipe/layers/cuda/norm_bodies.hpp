@@ -72,7 +72,8 @@ struct RmsNormBackward {
 
   static constexpr int together = 2;  ///< blocks per processor: a thread has up to 64 registers
   static constexpr std::int64_t max_blocks = 512;
-  static constexpr std::int64_t max_shared = 11 * 1024;  ///< floats, within the 48 KiB available to every block
+  /// floats, within the 48 KiB available to every block
+  static constexpr std::int64_t max_shared = 11 * 1024;
 
   static std::int64_t blocks(std::int64_t rows) { return rows < max_blocks ? rows : max_blocks; }
   Grid grid() const {

@@ -346,7 +346,8 @@ class BodyWriter {
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double attention_ = 0;
-  double again_attention_ = 0;  ///< of the products around it that torchtitan runs again; of the MLP's, as mlp_out_
+  /// of the products around it that torchtitan runs again; of the MLP's, as mlp_out_
+  double again_attention_ = 0;
   double logits_ = 0;
   double rotary_ = 0;    ///< bytes
   double swiglu_ = 0;    ///< bytes of one tensor [t, I / T]

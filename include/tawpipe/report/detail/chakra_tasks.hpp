@@ -29,7 +29,8 @@ class ChakraTasks {
     std::int32_t step = 0;
   };
   struct Joined {
-    std::vector<End> ends;  ///< for a message the sender's first; for an exchange those of its two messages
+    /// for a message the sender's first; for an exchange those of its two messages
+    std::vector<End> ends;
     Task task;
     Duration time{};
     std::string lanes[2];  ///< of rank and peer; "": not given

@@ -43,10 +43,11 @@ struct KinetoHostEvent {
   double start = 0;
   double end = 0;
   int thread = 0;
-  int parent = -1;             ///< index of the enclosing event on its thread
-  std::int64_t sequence = -1;  ///< of the autograd node that it creates (forward) or runs (backward)
-  bool forward = false;        ///< may have created that node
-  bool annotation = false;     ///< of the program or the profiler, not an operator
+  int parent = -1;  ///< index of the enclosing event on its thread
+  /// of the autograd node that it creates (forward) or runs (backward)
+  std::int64_t sequence = -1;
+  bool forward = false;     ///< may have created that node
+  bool annotation = false;  ///< of the program or the profiler, not an operator
   std::vector<std::vector<std::int64_t>> dims{};
   std::optional<KinetoCollective> collective{};
 };
@@ -59,7 +60,8 @@ struct KinetoKernel {
   std::int64_t device = 0;
   std::int64_t external = -1;  ///< "External id" of the operator that launched it
   std::int64_t stream = 0;
-  std::int64_t correlation = -1;  ///< of the call that launched it; ascending in the order of the calls
+  /// of the call that launched it; ascending in the order of the calls
+  std::int64_t correlation = -1;
   std::optional<KinetoCollective> collective{};
 };
 
@@ -88,7 +90,8 @@ struct KinetoEvents {
   std::vector<KinetoHostEvent> host;
   std::map<std::int64_t, int> by_external;  ///< index into host
   std::vector<KinetoKernel> kernels;
-  std::vector<KinetoCall> calls;  ///< those that launch or synchronize; only on request, like `waits`
+  /// those that launch or synchronize; only on request, like `waits`
+  std::vector<KinetoCall> calls;
   std::vector<KinetoWait> waits;
   std::int64_t base = 0;  ///< in nanoseconds: the origin of all times
 };

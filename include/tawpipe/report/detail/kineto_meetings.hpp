@@ -130,7 +130,8 @@ class KinetoMeetings {
     }
   }
 
-  static constexpr double clock_slack = 20;  ///< microseconds by which members of one communication may end apart
+  /// microseconds by which members of one communication may end apart
+  static constexpr double clock_slack = 20;
 
   std::vector<KinetoRank>& ranks_;
   std::vector<std::vector<Place>> meetings_;

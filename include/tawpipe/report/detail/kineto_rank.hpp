@@ -31,7 +31,8 @@ struct KinetoItem {
   int call = -1;            ///< the call that launched it; -1: unknown
   Op op = Op::forward;      ///< a computation's pass, or a communication's operation
   TraceKind kind = TraceKind::compute;
-  std::string meeting{};       ///< the name of its communication, the same on all members; "": unknown
+  /// the name of its communication, the same on all members; "": unknown
+  std::string meeting{};
   std::vector<int> members{};  ///< of that communication; for a message sender and receiver
   std::string group{};         ///< its process group
   std::int64_t bytes = 0;
@@ -361,10 +362,11 @@ class KinetoRank {
   std::map<std::pair<std::int64_t, std::int64_t>, int> queues_;  ///< [device, stream]
   std::vector<std::pair<double, int>> calls_;
   std::set<std::string> steps_;
-  std::map<int, std::vector<std::pair<std::int64_t, int>>> launched_;  ///< [queue] order and item, by order
-  std::map<int, std::vector<Waited>> waits_;                           ///< [queue] by order
-  std::map<int, int> expected_;                                        ///< [item] communication
-  std::map<std::vector<int>, std::set<std::string>> groups_;           ///< [members] process groups
+  /// [queue] order and item, by order
+  std::map<int, std::vector<std::pair<std::int64_t, int>>> launched_;
+  std::map<int, std::vector<Waited>> waits_;                  ///< [queue] by order
+  std::map<int, int> expected_;                               ///< [item] communication
+  std::map<std::vector<int>, std::set<std::string>> groups_;  ///< [members] process groups
 };
 
 }  // namespace tawpipe::inline v0::detail

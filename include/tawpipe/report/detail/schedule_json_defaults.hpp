@@ -21,11 +21,13 @@ inline constexpr std::int64_t max_json_stages = 1 << 17;
 inline constexpr std::int64_t max_json_lanes = 255;
 inline constexpr std::int64_t max_json_programs = 1 << 24;  ///< ranks times lanes
 inline constexpr std::int64_t max_json_microbatches = (std::int64_t{1} << 31) - 2;
-inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;  ///< of one buffer or message
+/// of one buffer or message
+inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;
 inline constexpr Bytes max_json_message{std::int64_t{1} << 50};
 inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of all stages
 inline constexpr std::int64_t max_json_share = 1 << 24;
-inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///< ends of tasks: validated in a few seconds
+/// ends of tasks: validated in a few seconds
+inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;
 
 /// Whether a task of this kind may name parameters: a communication those it carries, a backward
 /// those whose gradient it leaves.

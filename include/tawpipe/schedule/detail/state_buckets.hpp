@@ -20,10 +20,12 @@ namespace tawpipe::inline v0::detail {
 /// When a composition's model states travel.
 struct StateTravel {
   StateSharding sharding = StateSharding::none;
-  bool each_microbatch = false;  ///< whole weights and gradients are kept only for a computation, not for the iteration
-  bool early_sums = false;       ///< as soon as a gradient is whole
-  bool early_gathers = false;    ///< of new weights: before the next iteration's first use
-  std::int64_t bucket = 0;       ///< least parameters, of all tensor-parallel ranks, in an early message; 0: all of a stage's
+  /// whole weights and gradients are kept only for a computation, not for the iteration
+  bool each_microbatch = false;
+  bool early_sums = false;     ///< as soon as a gradient is whole
+  bool early_gathers = false;  ///< of new weights: before the next iteration's first use
+  /// least parameters, of all tensor-parallel ranks, in an early message; 0: all of a stage's
+  std::int64_t bucket = 0;
 };
 
 /// The messages that come early with that.

@@ -141,8 +141,9 @@ class StateMessages {
   /// What a logical rank did last.
   struct Recent {
     std::int64_t computations = 0;
-    std::array<TaskId, 2> done{none<TaskId>, none<TaskId>};  ///< the last computation but one, and the last
-    std::array<std::vector<Sum>, 2> sums;                    ///< of its last two gradients
+    /// the last computation but one, and the last
+    std::array<TaskId, 2> done{none<TaskId>, none<TaskId>};
+    std::array<std::vector<Sum>, 2> sums;  ///< of its last two gradients
   };
 
   static BufferId at(BufferId first, int copy) { return id<BufferId>(index(first) + static_cast<std::size_t>(copy)); }

@@ -224,9 +224,10 @@ class UpdateShards {
   int holders_;
   std::vector<std::vector<TaskId>> series_;
   std::map<TaskId, std::size_t> series_of_;
-  std::vector<char> sharded_;                        ///< [logical buffer]
-  std::vector<char> cut_;                            ///< [logical buffer]
-  std::map<BufferId, Piece> pieces_;                 ///< [logical buffer] of states that a series has in pieces
+  std::vector<char> sharded_;  ///< [logical buffer]
+  std::vector<char> cut_;      ///< [logical buffer]
+  /// [logical buffer] of states that a series has in pieces
+  std::map<BufferId, Piece> pieces_;
   std::map<PiecesId, std::vector<PiecesId>> parts_;  ///< [logical set][holder]
 };
 

@@ -201,7 +201,8 @@ class ExactOrder {
   const OrderProblem& problem_;
   std::size_t stages_;
   std::size_t microbatches_;
-  std::vector<std::int64_t> tails_;  ///< [stage][forward, input] from its start to the end of all that must follow it
+  /// [stage][forward, input] from its start to the end of all that must follow it
+  std::vector<std::int64_t> tails_;
   std::vector<std::vector<Node>> levels_;
   OrderWords words_;
 };

@@ -24,9 +24,11 @@ struct OrderPattern {
   /// Where one pass through all devices ends and the next begins, in the forward, from forward to
   /// backward, and in the backward: the additional delay, in slots.
   std::int32_t turn[3] = {0, 0, 0};
-  bool even = true;             ///< all computations last one slot; otherwise their real times
-  std::int32_t weight = never;  ///< how late backward_weights are due, in sixteenths of a period; `never`: only in gaps
-  std::int32_t lead = never;    ///< how far a computation may run ahead of one that is due, in twelfths of a period
+  bool even = true;  ///< all computations last one slot; otherwise their real times
+  /// how late backward_weights are due, in sixteenths of a period; `never`: only in gaps
+  std::int32_t weight = never;
+  /// how far a computation may run ahead of one that is due, in twelfths of a period
+  std::int32_t lead = never;
   /// How long a device waits for a computation that is due earlier than what it could run, in
   /// sixteenths of the latter.
   std::int32_t wait = 8;

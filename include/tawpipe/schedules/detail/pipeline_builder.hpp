@@ -65,11 +65,13 @@ class PipelineBuilder : PipelineRoutes {
   /// What is known of a stage's computations for a microbatch. They are kept together, since each
   /// look at another place is a cache miss.
   struct alignas(16) Cell {
-    Slot forward;                        ///< the output of the forward
-    Slot backward;                       ///< the output of the backward
-    BufferId kept = none<BufferId>;      ///< the part of the saved activation held to the end of the backward
+    Slot forward;   ///< the output of the forward
+    Slot backward;  ///< the output of the backward
+    /// the part of the saved activation held to the end of the backward
+    BufferId kept = none<BufferId>;
     BufferId released = none<BufferId>;  ///< the part that backward_input releases, if any
-    BufferId stash = none<BufferId>;     ///< the data from backward_input for backward_weight, if any
+    /// the data from backward_input for backward_weight, if any
+    BufferId stash = none<BufferId>;
   };
   /// Where a rank is in its steps.
   struct Place {

@@ -40,7 +40,8 @@ class PrefetchWindow {
 
  private:
   std::size_t ahead_;
-  std::vector<std::vector<std::vector<TaskId>>> computed_;  ///< [node] as many of the last units as matter
+  /// [node] as many of the last units as matter
+  std::vector<std::vector<std::vector<TaskId>>> computed_;
 };
 
 }  // namespace tawpipe::schedules::detail

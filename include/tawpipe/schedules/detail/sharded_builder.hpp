@@ -59,8 +59,7 @@ class ShardedBuilder {
         reduce(unit);
         if (first_ + ranks_ >= microbatches) complete(unit);
       }
-      if (first_ == 0 && microbatches > ranks_)
-        builder_.reserve_for_all(static_cast<double>(ranks_) / static_cast<double>(microbatches));
+      if (first_ == 0) builder_.reserve_for_all(ranks_, microbatches);
     }
     for (int part = 0; part < states_.parts(); ++part) {
       for (int r = 0; r < ranks_; ++r) states_.update(builder_, r, part);
@@ -71,12 +70,12 @@ class ShardedBuilder {
 
  private:
   struct RankBuffers {
-    std::vector<BufferId> full;      ///< [unit] the gathered weights; none: the states have all of them
+    std::vector<BufferId> full;      ///< [unit] the gathered weights; none: all are in the states
     std::vector<BufferId> copy;      ///< [unit] the slice of the node's copy
-    std::vector<BufferId> gradient;  ///< [unit] the whole gradient, or a slice of the node's sum, in transit
+    std::vector<BufferId> gradient;  ///< [unit] in transit: whole, or a slice of the node's sum
     std::vector<BufferId> saved;     ///< [unit]
     BufferId stream = none<BufferId>;
-    std::array<TaskId, 2> reductions{none<TaskId>, none<TaskId>};  ///< of the last two units, where the rank took part
+    std::array<TaskId, 2> reductions{none<TaskId>, none<TaskId>};  ///< the last two it was in
   };
 
   static ScheduleBuilder& with_units(ScheduleBuilder& builder) {
@@ -373,9 +372,7 @@ class ShardedBuilder {
   /// Rails of more than one rank.
   template <class Visit>
   void for_each_rail(Visit&& visit) const {
-    for (std::size_t i = 0; i < layout_.rails().size(); ++i) {
-      if (nodes_.size() > 1) visit(i, layout_.rails()[i]);
-    }
+    for (std::size_t i = 0; nodes_.size() > 1 && i < layout_.rails().size(); ++i) visit(i, layout_.rails()[i]);
   }
 
   ScheduleBuilder builder_;

@@ -58,7 +58,7 @@ class TawpipeBuilder {
       collect(events[i].group, events[i].step);
       compute_step(events[i].group, events[i].step);
       deliver(events[i].group, events[i].step);
-      if (i == events.size() / 8) builder_.reserve_for_all(static_cast<double>(i + 1) / static_cast<double>(events.size()));
+      if (i == events.size() / 8) builder_.reserve_for_all(std::ssize(events) / 8 + 1, std::ssize(events));
     }
     for (int k = 0; k < shards_; ++k) {
       const States& own = states(k);
@@ -338,8 +338,9 @@ class TawpipeBuilder {
   struct RankBuffers {
     std::vector<BufferId> weights;        ///< [slot] shards of other ranks
     std::array<BufferId, 2> gradients{};  ///< [shard % 2] computed, not yet collected
-    std::vector<BufferId> streams;        ///< [microbatch of the round] the hidden state (forward) or its gradient (backward)
-    std::vector<BufferId> saved;          ///< [shard, microbatch of the round]
+    /// [microbatch of the round] the hidden state (forward) or its gradient (backward)
+    std::vector<BufferId> streams;
+    std::vector<BufferId> saved;  ///< [shard, microbatch of the round]
   };
 
   ScheduleBuilder builder_;

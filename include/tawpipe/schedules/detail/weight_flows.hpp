@@ -175,7 +175,8 @@ class WeightFlows {
     BufferId forward_stream = none<BufferId>;
     BufferId backward_stream = none<BufferId>;
     std::vector<BufferId> saved;  ///< [round % 2 * ranks + chunk]
-    std::vector<BufferId> stash;  ///< [round % 2 * ranks + chunk] from a backward_input to its backward_weight
+    /// [round % 2 * ranks + chunk] from a backward_input to its backward_weight
+    std::vector<BufferId> stash;
   };
 
   static Content content(ContentKind kind, int chunk, std::int64_t microbatch) {

@@ -157,7 +157,8 @@ class MovableSchedule {
 
   /// The last uses of a buffer.
   struct Touched {
-    std::vector<std::uint32_t> before;   ///< the predecessors of the tasks of `changed`, if these add
+    /// the predecessors of the tasks of `changed`, if these add
+    std::vector<std::uint32_t> before;
     std::vector<std::uint32_t> changed;  ///< a write, or additions, whose order is free
     std::vector<std::uint32_t> read;     ///< since then
     bool adding = false;
@@ -217,7 +218,8 @@ class MovableSchedule {
   std::vector<std::vector<std::uint32_t>> sums_;  ///< additions to one buffer whose order is free
   std::vector<std::uint32_t> order_;              ///< [place] task
   std::vector<std::uint32_t> position_;           ///< [task] place
-  std::vector<std::uint32_t> waits_;              ///< [task] the task of its added wait; nothing: none
+  /// [task] the task of its added wait; nothing: none
+  std::vector<std::uint32_t> waits_;
 };
 
 }  // namespace tawpipe

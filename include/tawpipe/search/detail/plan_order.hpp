@@ -67,8 +67,8 @@ inline bool is_near(const PlanLayout& a, const PlanLayout& b) {
   return twice == half && twice <= 1 && twice + half + equal == mesh_axes;
 }
 
-/// Two iterations from which a long one is extrapolated, in rounds: microbatches, one for each of the
-/// schedule's ranks. None where the long one has too few.
+/// Two iterations from which a long one is extrapolated, in rounds: microbatches, one for each of
+/// the schedule's ranks. None where the long one has too few.
 struct ShortIterations {
   std::int64_t shorter = 0;
   std::int64_t longer = 0;
@@ -98,7 +98,8 @@ inline bool is_matched(const std::vector<PlanProbe>& probes, std::size_t which) 
   return false;
 }
 
-/// Estimates a candidate from the paths of 2 and of 4 microbatches for each of the schedule's ranks:
+/// Estimates a candidate from the paths of 2 and of 4 microbatches for each of the schedule's
+/// ranks:
 /// the rest take as long as those in between. All must outlive it; may be shared between threads.
 class PlanProber {
  public:

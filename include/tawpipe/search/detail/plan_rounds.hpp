@@ -1,5 +1,5 @@
-// The rounds of a search for a plan: the bounds and simulations of some candidates at once, and what
-// becomes of each.
+// The rounds of a search for a plan: the bounds and simulations of some candidates at once, and
+// what becomes of each.
 // Not: in which order candidates are looked at (plan_search.hpp).
 #pragma once
 
@@ -26,7 +26,8 @@ struct PlanCandidate {
   std::size_t layout = 0;
   std::size_t choice = 0;
   MinNeed need = {};
-  bool repeats = false;  ///< differs from an earlier one only in where ranks are, and not in its estimate
+  /// differs from an earlier one only in where ranks are, and not in its estimate
+  bool repeats = false;
 };
 
 /// Work is done in rounds of a fixed number of items, and their results are taken in order, so that
@@ -65,7 +66,8 @@ class PlanRounds {
   static constexpr std::int64_t many_tasks = 100'000;
   /// The limit on tasks at once, for the memory of a plan.
   static constexpr std::int64_t max_tasks = 1'500'000;
-  /// Iterations of more tasks are estimated: some ranks' copies may have to be simulated in addition.
+  /// Iterations of more tasks are estimated: some ranks' copies may have to be simulated in
+  /// addition.
   static constexpr std::int64_t max_whole_tasks = 600'000;
 
   /// What became of a candidate, in a round.
@@ -105,9 +107,12 @@ class PlanRounds {
 
   /// What keeps the candidates of a choice from being the best.
   struct Lost {
-    Duration least = Duration::max();                        ///< the least bound of those that may fit
-    Bytes memory{std::numeric_limits<std::int64_t>::max()};  ///< the least need of those that do not
-    std::optional<PlanCandidate> nearest = {};               ///< of those that fit by their bounds, the least estimate
+    /// the least bound of those that may fit
+    Duration least = Duration::max();
+    /// the least need of those that do not
+    Bytes memory{std::numeric_limits<std::int64_t>::max()};
+    /// of those that fit by their bounds, the least estimate
+    std::optional<PlanCandidate> nearest = {};
   };
   void lose(std::size_t choice, Duration bound) { lost_[choice].least = std::min(lost_[choice].least, bound); }
   void lose(std::size_t choice, Bytes memory) { lost_[choice].memory = std::min(lost_[choice].memory, memory); }
@@ -203,8 +208,8 @@ class PlanRounds {
     for (Outcome& outcome : outcomes) take(outcome);
   }
 
-  /// A long iteration of many microbatches is estimated from two with fewer. Left where these are too
-  /// large too, or all copies of a layout that cannot be folded.
+  /// A long iteration of many microbatches is estimated from two with fewer. Left where these are
+  /// too large too, or all copies of a layout that cannot be folded.
   void simulate(std::vector<Outcome>& outcomes) const {
     std::vector<Run> runs;
     for (Outcome& outcome : outcomes) add_runs(outcome, runs);
@@ -314,24 +319,31 @@ class PlanRounds {
   PlanProber prober_;
   std::vector<ScheduleChoice> choices_;
   std::vector<PlanLayout> layouts_;
-  std::vector<Duration> min_times_;                           ///< [layout]
-  std::vector<char> holds_;                                   ///< [layout] whether the devices can hold what any schedule must
-  std::vector<Lost> lost_;                                    ///< [choice]
-  std::vector<PlanCandidate> open_;                           ///< the least estimate last; first of all, those that repeat
-  std::vector<PlanCandidate> kept_;                           ///< that were opened and repeat none
-  std::vector<PlanCandidate> too_large_;                      ///< without the memory that they need
-  std::set<std::pair<std::size_t, std::size_t>> never_fits_;  ///< layout and choice, with all layers computed again
-  std::vector<PlanCandidate> parts_;                          ///< that may fit with a part of the layers computed again
-  std::vector<PlanCandidate> unfit_;                          ///< simulated lately, and without the memory that they need
-  std::optional<PlanCandidate> around_;                       ///< the best, before what else may be around it was looked at
-  std::int64_t spent_ = 0;                                    ///< of the budget
-  Duration left_ = Duration::max();                           ///< the least bound of what was left
+  std::vector<Duration> min_times_;  ///< [layout]
+  /// [layout] whether the devices can hold what any schedule must
+  std::vector<char> holds_;
+  std::vector<Lost> lost_;  ///< [choice]
+  /// the least estimate last; first of all, those that repeat
+  std::vector<PlanCandidate> open_;
+  std::vector<PlanCandidate> kept_;       ///< that were opened and repeat none
+  std::vector<PlanCandidate> too_large_;  ///< without the memory that they need
+  /// layout and choice, with all layers computed again
+  std::set<std::pair<std::size_t, std::size_t>> never_fits_;
+  /// that may fit with a part of the layers computed again
+  std::vector<PlanCandidate> parts_;
+  /// simulated lately, and without the memory that they need
+  std::vector<PlanCandidate> unfit_;
+  /// the best, before what else may be around it was looked at
+  std::optional<PlanCandidate> around_;
+  std::int64_t spent_ = 0;           ///< of the budget
+  Duration left_ = Duration::max();  ///< the least bound of what was left
   std::optional<Plan> best_;
   struct Early {
     Plan plan;
     std::int64_t cost;  ///< of its simulation
   };
-  std::map<std::pair<std::size_t, std::size_t>, Early> early_;  ///< of layout and choice, simulated before their turn
+  /// of layout and choice, simulated before their turn
+  std::map<std::pair<std::size_t, std::size_t>, Early> early_;
   PlanResult result_;
 };
 

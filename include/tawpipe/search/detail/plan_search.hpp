@@ -1,5 +1,5 @@
-// The search for a plan: which candidates are dropped, which are simulated, and what is tried around
-// the best.
+// The search for a plan: which candidates are dropped, which are simulated, and what is tried
+// around the best.
 // Not: in which order they are looked at (plan_turns.hpp), what becomes of each (plan_rounds.hpp),
 // nor the bounds that drop them (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
@@ -120,9 +120,9 @@ class PlanSearch : PlanTurns {
     }
   }
 
-  /// What does not fit with nothing computed again is tried with full recomputation of the least part
-  /// of each stage's layers with which it does, the least estimates first. Theirs is a quarter of the
-  /// budget, or little where the budget did not suffice for the others.
+  /// What does not fit with nothing computed again is tried with full recomputation of the least
+  /// part of each stage's layers with which it does, the least estimates first. Theirs is a quarter
+  /// of the budget, or little where the budget did not suffice for the others.
   void recompute_parts() {
     const bool complete = next_ >= order_.size();
     if (complete) add_parts_of_layouts();
@@ -227,8 +227,8 @@ class PlanSearch : PlanTurns {
     }
     return layouts_.size();  // unknown
   }
-  /// Where the time grows with the layers computed again as it does for any schedule, the first number
-  /// to try is the least that cannot win.
+  /// Where the time grows with the layers computed again as it does for any schedule, the first
+  /// number to try is the least that cannot win.
   PlanPart part_of(const PlanCandidate& candidate) {
     const PlanLayout& layout = layouts_[candidate.layout];
     const int layers = request_.problem.model->layers;
@@ -250,7 +250,8 @@ class PlanSearch : PlanTurns {
     outcome.left = tasks_of(layout) > max_tasks;
     outcome.impossible = !outcome.left && !request_.allows(recomputing(layout, 1), choice);
     if (outcome.left || outcome.impossible) return;
-    // The order of schedules that move weights depends on how long stages take: their bounds may fall.
+    // The order of schedules that move weights depends on how long stages take: their bounds may
+    // fall.
     const bool reorders = moves_weights(choice.schedule);
     const auto found = min_recompute(part, choice, prober_, [&](Duration bound) { return reorders || may_win(bound); });
     outcome.impossible = !found;
@@ -269,8 +270,8 @@ class PlanSearch : PlanTurns {
     outcome.cost += found->cost;
   }
 
-  /// The best estimate of each leading schedule that only bounds dropped, those of few tasks first: how
-  /// much slower it is. Theirs is a small part of the budget.
+  /// The best estimate of each leading schedule that only bounds dropped, those of few tasks first:
+  /// how much slower it is. Theirs is a small part of the budget.
   void simulate_families() {
     if (!best_ || request_.cheapest_first || result_.stopped) return;
     const std::int64_t most = spent_ + request_.budget / 16;

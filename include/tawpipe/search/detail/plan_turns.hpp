@@ -26,8 +26,8 @@ class PlanTurns : public PlanRounds {
   using PlanRounds::PlanRounds;
 
  protected:
-  /// On a scale that stays, whatever groups become: most of it for the candidates in their order, the
-  /// rest for what is tried after them. Who stops the search waits a little for a first plan.
+  /// On a scale that stays, whatever groups become: most of it for the candidates in their order,
+  /// the rest for what is tried after them. Who stops the search waits a little for a first plan.
   void tell_progress() {
     if (result_.stopped) return;
     constexpr std::int64_t whole = 1000;
@@ -66,8 +66,8 @@ class PlanTurns : public PlanRounds {
     sort_by_key(order_);
   }
 
-  /// Where an iteration has many microbatches, the candidates of the first groups are ordered by the
-  /// paths of a few microbatches, which cost little. Theirs is a part of the budget.
+  /// Where an iteration has many microbatches, the candidates of the first groups are ordered by
+  /// the paths of a few microbatches, which cost little. Theirs is a part of the budget.
   void probe_first() {
     if (request_.cheapest_first) return;
     std::vector<PlanGroup> probed;
@@ -94,8 +94,8 @@ class PlanTurns : public PlanRounds {
     order.insert(order.end(), last, probed.end());
     order_ = std::move(order);
   }
-  /// Behind what was probed first: as long as something near the best estimate has a better one, what is
-  /// near that is probed too. A part of the budget.
+  /// Behind what was probed first: as long as something near the best estimate has a better one,
+  /// what is near that is probed too. A part of the budget.
   void climb_by_probes() {
     if (request_.cheapest_first) return;
     const std::int64_t most = spent_ + request_.budget / 4;
@@ -128,7 +128,8 @@ class PlanTurns : public PlanRounds {
     while (last != next && std::prev(last)->key >= PlanGroup::deferred) --last;
     order_.insert(last, slower, near.end());
   }
-  /// The bounds of the group whose turn it is. They are found together with those of the groups after
+  /// The bounds of the group whose turn it is. They are found together with those of the groups
+  /// after
   /// it, for all threads to have work; bounds do not depend on when they are found, and those that
   /// are no longer wanted when their turn comes are not counted.
   std::vector<Outcome> bounds_of_next() {
@@ -152,8 +153,8 @@ class PlanTurns : public PlanRounds {
   static constexpr std::int64_t to_find_one = 4'000'000;
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-  /// The best probed so far, for a search that is stopped before any candidate's turn, and to be shown.
-  /// What the search finds does not depend on it.
+  /// The best probed so far, for a search that is stopped before any candidate's turn, and to be
+  /// shown. What the search finds does not depend on it.
   void simulate_early(const std::vector<PlanGroup>& probed) {
     const PlanGroup* best = nullptr;
     for (const PlanGroup& group : probed) {
@@ -193,8 +194,8 @@ class PlanTurns : public PlanRounds {
     parallel_(all.size(), [&](std::size_t i) { bound(*all[i]); });
   }
 
-  /// What is near a candidate, taken out of order_, each as a group of its own, by its estimate: the same
-  /// schedule on layouts near its own, and other pipelines on its mesh.
+  /// What is near a candidate, taken out of order_, each as a group of its own, by its estimate:
+  /// the same schedule on layouts near its own, and other pipelines on its mesh.
   enum class Near { all, probed };
   std::vector<PlanGroup> probe_near(const PlanCandidate& best, Near which) {
     const std::vector<PlanGroup> groups = split_near(best, which);
@@ -290,8 +291,10 @@ class PlanTurns : public PlanRounds {
   double early_key_ = PlanGroup::deferred;  ///< a better one is simulated early
   std::set<std::pair<std::size_t, std::size_t>> looked_at_early_;
   std::set<std::pair<std::size_t, std::size_t>> probed_;  ///< layout and choice
-  std::int64_t stop_after_ = never;                       ///< so many tasks, where nothing is found before
-  std::size_t leading_ = 0;                               ///< of choices_, those that are looked at first
+  /// so many tasks, where nothing is found before
+  std::int64_t stop_after_ = never;
+  /// of choices_, those that are looked at first
+  std::size_t leading_ = 0;
 
  protected:
   std::vector<PlanGroup> order_;          ///< of all groups

@@ -22,7 +22,8 @@ namespace tawpipe::inline v0 {
 
 /// Settings for what NCCL's XML may leave open.
 struct NcclXmlOptions {
-  std::optional<DeviceSpec> device;  ///< default: by the GPU's PCI device id, otherwise assumed by its `sm`, otherwise A100-80G
+  /// default: by the GPU's PCI device id, otherwise assumed by its `sm`, otherwise A100-80G
+  std::optional<DeviceSpec> device;
   /// NVLinks of each GPU to an NVSwitch, for hint files, which leave NVLink to detection; 0: none.
   int nvlinks = 0;
 };

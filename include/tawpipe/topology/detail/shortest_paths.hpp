@@ -25,7 +25,8 @@ struct Arc {
 struct PathTree {
   static constexpr std::int64_t unreachable = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> distance;  ///< [vertex]
-  std::vector<int> last_arc;           ///< [vertex] the arc that enters it; -1 at the source and where unreachable
+  /// [vertex] the arc that enters it; -1 at the source and where unreachable
+  std::vector<int> last_arc;
 };
 
 class ShortestPaths {

@@ -102,7 +102,8 @@ inline std::vector<std::string> smi_columns(std::string_view header) {
 
 struct SmiRow {
   std::vector<SmiCell> cells;
-  std::string rest;  ///< the first word that is not a connection of the matrix; empty at the line's end
+  /// the first word that is not a connection of the matrix; empty at the line's end
+  std::string rest;
 };
 
 /// The connection at the start of `word` and its length; length 0 if there is none.

@@ -41,7 +41,8 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 namespace detail {
 
-inline constexpr std::int64_t safetensors_length_bytes = 8;  ///< size of the header's length at the start of the file
+/// size of the header's length at the start of the file
+inline constexpr std::int64_t safetensors_length_bytes = 8;
 
 /// The contents of a safetensors header, in the order of the tensors' bytes.
 struct SafetensorsHeader {

@@ -231,14 +231,16 @@ class CommRun {
   }
 
   const CommUnits* units_;
-  std::vector<UnitState> state_;       ///< [unit]
-  std::vector<std::int32_t> left_;     ///< [unit] calls that have not ended
-  std::vector<std::int32_t> events_;   ///< [unit] that it still waits for
-  std::vector<std::int32_t> next_;     ///< [rank] the unit that its host launches next
-  std::vector<int> running_;           ///< [rank]
-  std::vector<std::int32_t> arrived_;  ///< [first of the matching calls] how many of them have started
-  std::vector<std::int32_t> begun_;    ///< started units whose consequences are still to be applied
-  std::optional<std::set<std::pair<std::int32_t, Connection>>> connected_;  ///< rank and connection, if the program is cold
+  std::vector<UnitState> state_;      ///< [unit]
+  std::vector<std::int32_t> left_;    ///< [unit] calls that have not ended
+  std::vector<std::int32_t> events_;  ///< [unit] that it still waits for
+  std::vector<std::int32_t> next_;    ///< [rank] the unit that its host launches next
+  std::vector<int> running_;          ///< [rank]
+  /// [first of the matching calls] how many of them have started
+  std::vector<std::int32_t> arrived_;
+  std::vector<std::int32_t> begun_;  ///< started units whose consequences are still to be applied
+  /// rank and connection, if the program is cold
+  std::optional<std::set<std::pair<std::int32_t, Connection>>> connected_;
   bool slots_ = false;
 };
 

@@ -32,9 +32,10 @@ struct CommUnit {
 
 /// A collective: the n-th call of each rank of a communicator.
 struct CommMeeting {
-  std::vector<std::int32_t> calls;  ///< [rank of the communicator] numbered over the program; -1: it has no such call
-  std::int32_t first = -1;          ///< one of them
-  bool alike = true;                ///< the existing calls have the same op and bytes
+  /// [rank of the communicator] numbered over the program; -1: it has no such call
+  std::vector<std::int32_t> calls;
+  std::int32_t first = -1;  ///< one of them
+  bool alike = true;        ///< the existing calls have the same op and bytes
 };
 
 /// Everything that follows from the program's text.
@@ -180,7 +181,8 @@ class CommUnits {
   }
 
   const CommProgram& program_;
-  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> places_;  ///< [communicator] rank, index; by rank
+  /// [communicator] rank, index; by rank
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> places_;
   std::vector<CommUnit> units_;
   std::vector<std::int32_t> first_unit_;  ///< [rank] and the end
   std::vector<CallRef> refs_;             ///< [call]

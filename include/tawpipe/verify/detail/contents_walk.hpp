@@ -60,7 +60,8 @@ class ContentsWalk {
 
   /// Optimizer states in a buffer: their owner, and whether they are updated.
   struct States {
-    BufferId owner = none<BufferId>;  ///< the buffer that keeps them between iterations; none: nothing was copied there
+    /// the buffer that keeps them between iterations; none: nothing was copied there
+    BufferId owner = none<BufferId>;
     bool updated = false;
   };
   /// @pre kind(buffer) == ContentKind::optimizer_state

@@ -297,8 +297,10 @@ class UpdateWalk {
 
   const Schedule& schedule_;
   ContentsWalk& walk_;
-  std::vector<std::uint32_t> updates_;            ///< [buffer] number of updates of weights and optimizer states
-  std::vector<char> twice_;                       ///< [buffer] of weights, some of which two updates changed
+  /// [buffer] number of updates of weights and optimizer states
+  std::vector<std::uint32_t> updates_;
+  /// [buffer] of weights, some of which two updates changed
+  std::vector<char> twice_;
   std::vector<std::uint32_t> users_;              ///< [buffer] updates that name it
   std::vector<ParameterMap<Expected>> expected_;  ///< [tensor-parallel rank]
   ParameterMap<Expected> found_;                  ///< of the current update
