@@ -2,6 +2,7 @@
 // Not: a container to keep: take() gives a vector.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <utility>
@@ -17,12 +18,16 @@ template <class T>
 class GrowingArray {
  public:
   /// Makes the first piece hold `items` items: if exactly that many are added, take() copies none.
-  /// Nothing where there is a second piece.
+  /// @pre it has not grown beyond the first piece
   void reserve(std::size_t items) {
-    if (pieces_.size() > 1) return;
     if (items > piece_items) first_items_ = items;
     if (pieces_.empty()) pieces_.emplace_back();
     pieces_[0].reserve(items);
+  }
+  /// Makes room in the first piece, no more than it would grow to, where about `items` will be added:
+  /// it is then not moved as it grows.
+  void expect(std::size_t items) {
+    if (pieces_.size() == 1) pieces_[0].reserve(std::min(items, piece_items));
   }
   void push_back(const T& item) {
     if (pieces_.empty() || pieces_.back().size() == (pieces_.size() == 1 ? first_items_ : piece_items)) add_piece();

@@ -42,7 +42,8 @@ class ScheduleBuilder {
     std::size_t uses = 0;
     std::size_t buffers = 0;
   };
-  /// Makes room for that much: if exactly that much is added, nothing is copied.
+  /// Makes room for that much: if exactly that much is added, nothing is copied. @pre there
+  /// are no tasks or buffers yet
   void reserve(const Sizes& sizes) {
     tasks_.reserve(sizes.tasks);
     dependency_begin_.reserve(sizes.tasks + 1);
@@ -53,12 +54,16 @@ class ScheduleBuilder {
   }
   /// Makes room for a schedule of `all` parts, of which the first `done` were added: what grows step
   /// by step is moved several times. @pre 0 < done
-  void reserve_for_all(std::int64_t done, std::int64_t all) {
+  void expect_all(std::int64_t done, std::int64_t all) {
     if (done >= all) return;
     const double times = static_cast<double>(all) / static_cast<double>(done) * 1.02;
-    const auto of_all = [times](std::size_t items) { return static_cast<std::size_t>(static_cast<double>(items) * times); };
-    reserve({of_all(tasks_.size()), of_all(use_items_.size()), of_all(parts_.buffers.size())});
-    dependency_items_.reserve(of_all(dependency_items_.size()));
+    const auto of_all = [times](const auto& items) {
+      return static_cast<std::size_t>(static_cast<double>(items.size()) * times);
+    };
+    const auto expect = [&](auto&... arrays) { (arrays.expect(of_all(arrays)), ...); };
+    expect(tasks_, dependency_begin_, dependency_items_, use_begin_, use_items_);
+    parts_.buffers.reserve(of_all(parts_.buffers));
+    state_.reserve(of_all(state_));
   }
   /// Loads what add() needs to know of a buffer, or none, that a task will soon use.
   void prefetch(BufferId buffer) const {

@@ -59,7 +59,7 @@ class ShardedBuilder {
         reduce(unit);
         if (first_ + ranks_ >= microbatches) complete(unit);
       }
-      if (first_ == 0) builder_.reserve_for_all(ranks_, microbatches);
+      if (first_ == 0) builder_.expect_all(ranks_, microbatches);
     }
     for (int part = 0; part < states_.parts(); ++part) {
       for (int r = 0; r < ranks_; ++r) states_.update(builder_, r, part);

@@ -54,11 +54,13 @@ class TawpipeBuilder {
     const TawpipeOrder order{groups_, shards_, shares_, builder_.stage(0), options_.order == Order::paper};
     order_ = &order;
     const std::vector<TawpipeEvent> events = order.events();
-    for (std::size_t i = 0; i < events.size(); ++i) {
-      collect(events[i].group, events[i].step);
-      compute_step(events[i].group, events[i].step);
-      deliver(events[i].group, events[i].step);
-      if (i == events.size() / 8) builder_.reserve_for_all(std::ssize(events) / 8 + 1, std::ssize(events));
+    const std::int64_t eighth = std::ssize(events) / 8;
+    std::int64_t done = 0;
+    for (const TawpipeEvent& event : events) {
+      collect(event.group, event.step);
+      compute_step(event.group, event.step);
+      deliver(event.group, event.step);
+      if (++done == eighth) builder_.expect_all(done, std::ssize(events));
     }
     for (int k = 0; k < shards_; ++k) {
       const States& own = states(k);

@@ -99,8 +99,8 @@ inline bool is_matched(const std::vector<PlanProbe>& probes, std::size_t which) 
 }
 
 /// Estimates a candidate from the paths of 2 and of 4 microbatches for each of the schedule's
-/// ranks:
-/// the rest take as long as those in between. All must outlive it; may be shared between threads.
+/// ranks: the rest take as long as those in between. All must outlive it; may be shared between
+/// threads.
 class PlanProber {
  public:
   PlanProber(const PlanRequest& request, const Registry& registry, CollectiveTimes& known)

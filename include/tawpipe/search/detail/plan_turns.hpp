@@ -129,9 +129,8 @@ class PlanTurns : public PlanRounds {
     order_.insert(last, slower, near.end());
   }
   /// The bounds of the group whose turn it is. They are found together with those of the groups
-  /// after
-  /// it, for all threads to have work; bounds do not depend on when they are found, and those that
-  /// are no longer wanted when their turn comes are not counted.
+  /// after it, for all threads to have work; bounds do not depend on when they are found, and those
+  /// that are no longer wanted when their turn comes are not counted.
   std::vector<Outcome> bounds_of_next() {
     std::erase_if(ahead_, [&](const Ahead& ahead) { return !may_win(min_times_[ahead.group.layout]); });  // their turn is over
     const auto is_next = [&](const Ahead& ahead) { return ahead.of(order_[next_]); };
