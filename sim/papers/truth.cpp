@@ -70,6 +70,17 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
       .build();
 }
 
+/// Megatron-LM's GPT where the row does not say. zero_bubble's published script has a SentencePiece
+/// tokenizer, and its models have as many parameters as printed with Llama's 32,000 entries; two of
+/// the four have not with 51,200.
+int vocabulary_of(const TruthRow& row) {
+  if (row.vocab > 0) return row.vocab;
+  return row.source == "zero_bubble" ? 32000 : 51200;
+}
+
+/// ZB-1p and ZB-2p, whose ranks update without waiting for one another.
+bool is_zero_bubble(const TruthRow& row) { return lower_case(row.schedule).starts_with("zb-"); }
+
 /// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters
 /// that the row prints (without one: a gate unless the MLP is four times as wide, untied).
 std::variant<Transformer, std::string> model_of(const TruthRow& row) {
@@ -90,7 +101,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                     .heads = row.heads,
                     .kv_heads = row.kv_heads > 0 ? row.kv_heads : row.heads,
                     .intermediate = row.ffn,
-                    .vocab = row.vocab > 0 ? row.vocab : 51200,
+                    .vocab = vocabulary_of(row),
                     .gated = row.ffn != 4 * row.hidden};
   if (row.hidden % row.heads != 0) model.head_dim = row.hidden / row.heads;
   if (row.params_b > 0) {
@@ -109,6 +120,9 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
     }
     model = best;
   }
+  // A tied one is summed over the first and the last stage, which then wait for each other; with
+  // these schedules no all-reduce crosses stages (sail-sg/zero-bubble-pipeline-parallelism#64).
+  if (is_zero_bubble(row)) model.tied = false;
   const std::string precision = lower_case(row.precision);
   const bool half = has(precision, "fp16") || has(precision, "float16") || has(precision, "16-bit");
   const bool unsaid = precision.empty() && has(lower_case(row.hardware), "a100");  // Megatron-LM's defaults
