@@ -117,7 +117,7 @@ TEST_CASE("interleaved 1F1B has the published bubble rates once most of its mess
   for (const Setting& setting : table()) {
     const FixedCost cost = setting.cost();
     const int p = setting.ranks();
-    const Schedule schedule = interleaved_one_f_one_b(setting.workload(), p, setting.chunks());
+    const Schedule schedule = interleaved_one_f_one_b(setting.workload(), p, {.chunks = setting.chunks()});
     const auto relaxed = support::run_pipeline(without_max_wraps(schedule), cost);
     setting.check("1f1b_i", relaxed.span_rate);
     // What the table leaves out is p hops, no more: with every dependency kept the span is longer

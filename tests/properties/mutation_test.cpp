@@ -241,7 +241,7 @@ TEST_CASE("mutants of 1F1B are found") {
 }
 TEST_CASE("mutants of zero-bubble and interleaved pipelines are found") {
   mutate("ZB-H1", schedules::zb_h1(model(6), 3), rounds);
-  mutate("interleaved", schedules::interleaved_one_f_one_b(model(4, true), 2, 2), rounds);
+  mutate("interleaved", schedules::interleaved_one_f_one_b(model(4, true), 2), rounds);
 }
 TEST_CASE("mutants of zero bubble with recomputation, whose backwards leave a stash, are found") {
   mutate("ZB-H1", schedules::zb_h1(model(6, false, Recompute::full), 3), rounds);

@@ -160,7 +160,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(name == "ddp" && job.mesh.pipeline > 1, "data parallelism is the mesh's: ddp of one device, --data-parallel");
   for (const auto& [key, value] : job.choice.options) {
     reasons.add_if(!(key == "chunks" || key == "prefetch" || key == "reshard" || value == "flat" ||
-                     (key == "overlap" && (value == "off") == (name == "1f1b"))),
+                     (key == "overlap" && (value == "off") == (name == "1f1b")) || (key == "p2p" && value == "pair")),
                    concat("Megatron-LM has no option ", key, "=", value));
   }
   reasons.add_if(!sharded && job.mesh.data * job.mesh.context > 1 && job.sharding > StateSharding::optimizer,

@@ -242,7 +242,8 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(pipeline != nullptr && pipeline->chunks == 1 && detail::option_of(job.choice, "overlap", "off") != "off",
                  "PyTorch's 1F1B and GPipe have no sends and receives that overlap computation (overlap=off)");
   for (const auto& [key, value] : job.choice.options) {
-    reasons.add_if(!(key == "chunks" || key == "prefetch" || key == "reshard" || key == "overlap" || value == "flat"),
+    reasons.add_if(!(key == "chunks" || key == "prefetch" || key == "reshard" || key == "overlap" ||
+                     (key == "p2p" && value == "pair") || value == "flat"),
                    concat("torchtitan has no option ", key, "=", value));
   }
   reasons.add_if(fsdp && detail::option_of(job.choice, "prefetch", "0") != "1", "FSDP gathers one layer ahead (prefetch=1)");

@@ -15,15 +15,15 @@ namespace tawpipe::inline v0::schedules {
 /// turns would deadlock.
 TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks);
 
-/// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The
-/// number of microbatches need not be a multiple of the ranks.
+/// Interleaved 1F1B over `ranks` ranks with some chunks each; with one chunk it is 1F1B. The number
+/// of microbatches need not be a multiple of the ranks.
 ///
 /// If the number of ranks divides m and the latency c of a hop is short, the makespan is mS +
 /// (p-1)S/v + 2(pv-1)c, S = F+B of a device's whole share: the first microbatch's path through all
 /// pv stages and back pays every hop. Rank 0 holds p(1 + (p-1)/(pv)) microbatches' activations.
 /// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p +
 /// 2(p-1-r) forwards.
-TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks);
+TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, const InterleavedOptions& options = {});
 
 }  // namespace tawpipe::schedules
 
@@ -103,10 +103,11 @@ TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::i
   return program;
 }
 
-TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
+TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, const InterleavedOptions& options) {
+  const InterleavedOptions chosen = options.resolved(workload, ranks);
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
-  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), {},
-                  option_texts(ChunkOptions{chunks}));
+  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chosen.chunks),
+                  {.p2p = *chosen.p2p}, option_texts(chosen));
 }
 
 }  // namespace tawpipe::schedules

@@ -3,7 +3,9 @@
 // (zero_bubble_options.hpp).
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tawpipe/model/workload.hpp"
@@ -11,10 +13,20 @@
 
 namespace tawpipe::inline v0::schedules {
 
+/// What sends and receives that overlap computation share.
+enum class P2pStreams {
+  /// a stream for each neighbour, on which they take turns: PyTorch has a communicator for each pair
+  /// of ranks (ProcessGroupNCCL.cpp, getKeySendRecv), which single isend and irecv use
+  pair,
+  direction,  ///< nothing: a stream for each neighbour and direction
+};
+constexpr std::array<std::string_view, 2> option_names(P2pStreams) { return {"pair", "direction"}; }
+
 /// How any pipeline's transfers run.
 struct PipelineOptions {
   /// off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
   bool overlap = true;
+  P2pStreams p2p = P2pStreams::direction;
 };
 
 /// For the pipelines that Megatron-LM has: by default its sends and receives hold the compute
@@ -31,14 +43,38 @@ struct BlockingOptions {
   BlockingOptions resolved(const Workload& workload) const { return {overlap.value_or(workload.is_abstract())}; }
 };
 
+namespace detail {
+template <auto member>
+auto chunks_field() {
+  return auto_tries(option_field<member>("chunks", {.low = 1}, "pieces of the model on each device, looped over the devices"),
+                    "2|3|4");
+}
+}  // namespace detail
+
 /// For pipelines that cut the model into several chunks a rank.
 struct ChunkOptions {
   int chunks = 2;
 
-  static std::vector<Field<ChunkOptions>> fields() {
-    return {auto_tries(
-        option_field<&ChunkOptions::chunks>("chunks", {.low = 1}, "pieces of the model on each device, looped over the devices"),
-        "2|3|4")};
+  static std::vector<Field<ChunkOptions>> fields() { return {detail::chunks_field<&ChunkOptions::chunks>()}; }
+};
+
+/// For interleaved 1F1B, whose sends and receives Megatron-LM issues one by one: they take turns,
+/// but for two ranks, where it has a communicator for each direction (p2p_communication.py,
+/// even_recv_odd_send_group). Closed forms, which fixed times are meant for, assume that they do not.
+struct InterleavedOptions {
+  int chunks = 2;
+  std::optional<P2pStreams> p2p{};
+
+  static std::vector<Field<InterleavedOptions>> fields() {
+    return {detail::chunks_field<&InterleavedOptions::chunks>(),
+            auto_tries(option_field<&InterleavedOptions::p2p>(
+                           "p2p", "pair: sends and receives between two devices take turns, as in Megatron-LM and PyTorch",
+                           "pair (direction with fixed times or two devices)"),
+                       "direction")};
+  }
+  InterleavedOptions resolved(const Workload& workload, int ranks) const {
+    const bool pair = !workload.is_abstract() && ranks > 2;
+    return {chunks, p2p.value_or(pair ? P2pStreams::pair : P2pStreams::direction)};
   }
 };
 

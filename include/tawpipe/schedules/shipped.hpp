@@ -152,7 +152,7 @@ inline void add_pipelines(Registry& registry) {
   registry.add<schedules::BlockingOptions>(
       {.name = "gpipe", .description = "activations move: all forwards, then all backwards", .source = "arXiv:1811.06965"},
       ByRanks<schedules::gpipe>{});
-  registry.add<schedules::ChunkOptions>(
+  registry.add<schedules::InterleavedOptions>(
       {.name = "interleaved-1f1b",
        .description = "activations move: 1F1B with several chunks of the model a device, for smaller bubbles and more messages",
        .source = "arXiv:2104.04473"},

@@ -5,7 +5,12 @@
 #include <doctest/doctest.h>
 
 #include "support/pipelines.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/models.hpp"
 #include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/simulate/simulate.hpp"
+#include "tawpipe/topology/clusters.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::FixedCost;
@@ -22,7 +27,7 @@ TEST_CASE("interleaved 1F1B takes mS + (p-1)S/v + 2(pv-1)c where p divides m") {
         CAPTURE(v);
         CAPTURE(m);
         const auto s = support::whole(cost);
-        const auto run = support::run_pipeline(interleaved_one_f_one_b(Workload::abstract(p, m), p, v), cost);
+        const auto run = support::run_pipeline(interleaved_one_f_one_b(Workload::abstract(p, m), p, {.chunks = v}), cost);
         CHECK(run.makespan == s * m + s * (p - 1) / v + cost.transfer * (2 * (p * v - 1)));
         CHECK(run.span == run.makespan);  // rank 0's
       }
@@ -63,9 +68,31 @@ TEST_CASE("interleaved 1F1B takes microbatches that the ranks do not divide, in 
       CAPTURE(p);
       CAPTURE(m);
       const auto time = [&](int microbatches) {
-        return support::run_pipeline(interleaved_one_f_one_b(Workload::abstract(p, microbatches), p, 2), cost).makespan;
+        return support::run_pipeline(interleaved_one_f_one_b(Workload::abstract(p, microbatches), p), cost).makespan;
       };
       CHECK(time(m) <= time((m + p - 1) / p * p));
     }
   }
+}
+
+TEST_CASE("sends and receives between two ranks take turns, but for two ranks and fixed times") {
+  const Workload work{tawpipe::models::named("llama-16x512"), {.sequence = 2048, .microbatch_size = 1, .global_batch = 16}};
+  const auto lanes = [&](const Workload& workload, int ranks, const InterleavedOptions& options) {
+    return interleaved_one_f_one_b(workload, ranks, options).lanes();
+  };
+  const std::vector<std::string> pair{"compute", "next", "previous"};
+  const std::vector<std::string> direction{"compute", "send_next", "receive_previous", "send_previous", "receive_next"};
+  CHECK(lanes(work, 4, {}) == pair);
+  CHECK(lanes(work, 2, {}) == direction);
+  CHECK(lanes(Workload::abstract(4, 8), 4, {}) == direction);
+  CHECK(lanes(work, 4, {.p2p = P2pStreams::direction}) == direction);
+
+  const auto turns = interleaved_one_f_one_b(work, 4);
+  const auto free = interleaved_one_f_one_b(work, 4, {.p2p = P2pStreams::direction});
+  CHECK(tawpipe::validate(turns).ok());
+  const auto cluster = tawpipe::cluster_named("a800x24-10gbe*4");
+  const auto time = [&](const tawpipe::Schedule& one) {
+    return tawpipe::simulate(one, cluster, tawpipe::RooflineCost{}).makespan();
+  };
+  CHECK(time(turns) > time(free));
 }

@@ -28,7 +28,7 @@ class PipelineBuilder : PipelineRoutes {
                   const std::vector<std::pair<std::string, std::string>>& named_options)
       : PipelineRoutes{std::move(program), workload.microbatches()},
         builder_{std::move(name), workload, static_cast<int>(program_.actions.size())},
-        lanes_{builder_, options.overlap},
+        lanes_{builder_, options},
         options_{options} {
     builder_.options(named_options);
     builder_.stages(workload.split(stages_));

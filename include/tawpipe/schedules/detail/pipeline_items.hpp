@@ -8,14 +8,20 @@
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedules/pipeline_options.hpp"
 #include "tawpipe/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0::schedules::detail {
 
 /// The lanes of messages up and down the ring of ranks; without overlap all are the compute lane.
 struct PipelineLanes {
-  PipelineLanes(ScheduleBuilder& builder, bool overlap) {
-    if (!overlap) return;
+  PipelineLanes(ScheduleBuilder& builder, const PipelineOptions& options) {
+    if (!options.overlap) return;
+    if (options.p2p == P2pStreams::pair) {
+      send_next = receive_next = builder.lane("next");
+      send_previous = receive_previous = builder.lane("previous");
+      return;
+    }
     send_next = builder.lane("send_next");
     receive_previous = builder.lane("receive_previous");
     send_previous = builder.lane("send_previous");
