@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "support/pipelines.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/models.hpp"
@@ -76,7 +80,7 @@ TEST_CASE("interleaved 1F1B takes microbatches that the ranks do not divide, in 
 }
 
 TEST_CASE("sends and receives between two ranks take turns, but for two ranks and fixed times") {
-  const Workload work{tawpipe::models::named("llama-16x512"), {.sequence = 2048, .microbatch_size = 1, .global_batch = 16}};
+  const Workload work{tawpipe::models::named("llama-48x1024"), {.sequence = 4096, .microbatch_size = 1, .global_batch = 48}};
   const auto lanes = [&](const Workload& workload, int ranks, const InterleavedOptions& options) {
     return interleaved_one_f_one_b(workload, ranks, options).lanes();
   };
@@ -87,12 +91,35 @@ TEST_CASE("sends and receives between two ranks take turns, but for two ranks an
   CHECK(lanes(Workload::abstract(4, 8), 4, {}) == direction);
   CHECK(lanes(work, 4, {.p2p = P2pStreams::direction}) == direction);
 
-  const auto turns = interleaved_one_f_one_b(work, 4);
-  const auto free = interleaved_one_f_one_b(work, 4, {.p2p = P2pStreams::direction});
+  const auto turns = interleaved_one_f_one_b(work, 24);
+  const auto free = interleaved_one_f_one_b(work, 24, {.p2p = P2pStreams::direction});
   CHECK(tawpipe::validate(turns).ok());
-  const auto cluster = tawpipe::cluster_named("a800x24-10gbe*4");
+  const auto cluster = tawpipe::cluster_named("a800x24-10gbe");
   const auto time = [&](const tawpipe::Schedule& one) {
     return tawpipe::simulate(one, cluster, tawpipe::RooflineCost{}).makespan();
   };
   CHECK(time(turns) > time(free));
+}
+
+TEST_CASE("a gradient is received between the two forwards around its post, as Megatron-LM issues them") {
+  const int p = 4;
+  const Workload work{tawpipe::models::named("llama-16x512"), {.sequence = 64, .microbatch_size = 1, .global_batch = 16}};
+  const auto schedule = interleaved_one_f_one_b(work, p);
+  const int next = 1;
+  REQUIRE(schedule.lanes()[next] == "next");
+  for (const int r : {1, 2}) {
+    const int warm_up = p + 2 * (p - 1 - r);
+    int sent = 0;
+    int received = 0;
+    for (const tawpipe::TaskId task : schedule.program(tawpipe::Rank{r}, next)) {
+      if (schedule.task(task).payload == tawpipe::Payload::activations) {
+        ++sent;
+      } else {
+        CHECK(sent == std::min(warm_up + received, 32));
+        ++received;
+      }
+    }
+    CHECK(sent == 32);
+    CHECK(received == 32);
+  }
 }

@@ -8,6 +8,7 @@
 #include <queue>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -99,13 +100,14 @@ class PipelineBuilder : PipelineRoutes {
 
   /// Emits all items, each once its inputs are there, in the order in which they would start if
   /// every computation took one unit of time and transfers none: one sequential order that keeps
-  /// each rank's own.
+  /// each rank's own. Where messages take turns, backwards come first among those that start at once:
+  /// the receive of a gradient is posted before the forward next to its backward runs.
   void emit_all() {
     places_.assign(items_.size(), {});
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
     // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts.
-    using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
+    using Entry = std::tuple<std::int64_t, bool, std::size_t>;  // start, whether others come first, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
     // An item that can start at some time still can at that time, until it is emitted.
     const auto offer = [&](std::size_t rank) {
@@ -113,16 +115,16 @@ class PipelineBuilder : PipelineRoutes {
       const std::int64_t start = start_of(rank);
       if (start < 0) return;
       places_[rank].offered = start;
-      startable.emplace(start, rank);
+      startable.emplace(start, options_.p2p == P2pStreams::pair && is_forward(head(rank)->op), rank);
     };
     for (std::size_t r = 0; r < items_.size(); ++r) offer(r);
     while (left > 0) {
       if (startable.empty()) throw ScheduleError(stuck());
-      const auto [start, rank] = startable.top();
+      const auto [start, later, rank] = startable.top();
       startable.pop();
       if (places_[rank].offered != start) continue;
       const Item item = *head(rank);
-      if (!startable.empty()) look_ahead(startable.top().second, 1);
+      if (!startable.empty()) look_ahead(std::get<2>(startable.top()), 1);
       left -= emit(rank, start);
       look_ahead(rank, 3);
       // Offers what may start now: the rank itself, consumers of its output, its partner, and ranks
