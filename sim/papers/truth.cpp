@@ -24,6 +24,9 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 bool is_torchtitan(const TruthRow& row) { return has(lower_case(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
 bool is_fsdp(const TruthRow& row) { return has(lower_case(row.zero), "fsdp") || is_torchtitan(row); }
 
+/// MosaicML's models, trained by Composer.
+bool is_mpt(const TruthRow& row) { return lower_case(row.model).starts_with("mpt"); }
+
 /// The device that a hardware column means: the first name below that it contains.
 std::optional<DeviceSpec> device_of(const std::string& hardware) {
   const std::string text = lower_case(hardware);
@@ -134,6 +137,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                                                : ProductFormat::bits16;
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
+  if (is_mpt(row)) model.metric_losses = 2;  // Composer's, for the training metrics
   if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
   model.fused_swiglu = model.code_fuses_swiglu();
   model.narrow_gathers = has(precision, "fp8 all-gather");  // off by default: torchtitan, config/job_config.py
@@ -211,7 +215,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
     forward = 0.42;
     backward = 0.38;
   }
-  if (lower_case(row.model).starts_with("mpt")) {  // ALiBi: Triton's
+  if (is_mpt(row)) {  // ALiBi: Triton's
     forward /= 1.4;
     backward /= 2;
   }

@@ -116,6 +116,25 @@ const std::string small_row =
 
 }  // namespace
 
+TEST_CASE("a row's columns say what its source runs: its vocabulary, a tied output, losses for metrics") {
+  const support::Folder folder;
+  const std::string pipeline = ",,1024,64,1,1,1,1,8,1,none,,,";
+  const auto rows = [&](const std::string& source, const std::string& name) {
+    return source + ",1f1b,A100 80GB,8," + name + ",6.2,30,4096,32,32,16384," + pipeline + "1F1B,,2,,,\n" + source +
+           ",zb,A100 80GB,8," + name + ",6.2,30,4096,32,32,16384," + pipeline + "ZB-2p,,2,,,\n" + source + ",fsdp,A100 80GB,8," +
+           name + ",0.125,12,768,12,12,3072,50368,,2048,64,8,1,1,1,1,1,FSDP,BF16,none,none,,1,,,\n";
+  };
+  const std::string file =
+      folder.write("runs.csv", truth_names + rows("lab", "gpt") + rows("zero_bubble", "gpt") + rows("mosaic", "mpt"));
+  const json answer = json::parse(run("reproduce --json - " + file).out);
+  const auto seconds = [&](int source, int row) {
+    return answer.at("sources").at(source).at("predictions").at(row).at("predicted_s").get<double>();
+  };
+  CHECK(seconds(1, 0) < seconds(0, 0));         // 32,000 entries in place of 51,200
+  CHECK(seconds(0, 1) < 0.93 * seconds(0, 0));  // ZB-2p, whose first rank does not wait for the last
+  CHECK(seconds(2, 2) > 1.05 * seconds(0, 2));  // the logits are read again
+}
+
 TEST_CASE("a table of measured runs: every row predicted or refused with its reason, and the figures of each source") {
   const support::Folder folder;
   const std::string file = folder.write(

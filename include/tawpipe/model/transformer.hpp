@@ -78,6 +78,11 @@ struct Transformer {
   RecomputeParts recompute_parts = {};
   /// cross entropy, as automatic mixed precision runs it; false: in `dtype`
   bool loss_in_float32 = true;
+  /// Cross entropies that are computed again from the logits after each backward, for metrics, in
+  /// float32; Composer has two. They take time, and no memory that is not free by then.
+  /// Source: mosaicml/composer, trainer.py (_eval_train_metrics), metrics/nlp.py
+  /// (LanguageCrossEntropy, LanguagePerplexity).
+  int metric_losses = 0;
   /// for the layers' matrix products; attention and head stay in `dtype`
   ProductFormat products = ProductFormat::bits16;
   /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their
@@ -98,6 +103,7 @@ struct Transformer {
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;
   static constexpr int max_vocab = 1 << 22;
+  static constexpr int max_metric_losses = 16;
 
   /// Width of one head. @pre check() passes
   std::int64_t head_size() const { return head_dim ? *head_dim : hidden / heads; }
@@ -185,6 +191,9 @@ TAWPIPE_INLINE void Transformer::check() const {
   if (loss_chunk < 0 || loss_chunk > max_vocab) {
     fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
                 " entries, and 0 is all at once"));
+  }
+  if (metric_losses < 0 || metric_losses > max_metric_losses) {
+    fail(concat(metric_losses, " losses for metrics are impossible; give 0 to ", max_metric_losses));
   }
   if (recompute_layers < 0 || recompute_layers > max_layers) {
     fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));

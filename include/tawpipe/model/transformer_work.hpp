@@ -61,18 +61,19 @@ inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& bat
 /// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read
 /// and write; backward: write the gradient of log-softmax, read it and log-softmax, write the
 /// gradient of the logits, cast it back. In chunks: read the logits; backward: read them and write
-/// their gradient.
+/// their gradient. A metric's loss after it: cast to float32, log-softmax read and write.
 inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
   const std::int64_t cast = element < loss ? element + loss : 0;
   const std::int64_t norm = element * model.hidden;
+  const std::int64_t metrics = model.metric_losses * ((element < 4 ? element + 4 : 0) + 2 * std::max<std::int64_t>(element, 4));
   if (model.loss_chunk > 0) {
     return {.forward = batch.tokens() * (2 * norm + element * model.vocab),
-            .backward = batch.tokens() * (3 * norm + 2 * element * model.vocab)};
+            .backward = batch.tokens() * (3 * norm + (2 * element + metrics) * model.vocab)};
   }
   return {.forward = batch.tokens() * (2 * norm + (cast + 2 * loss) * model.vocab),
-          .backward = batch.tokens() * (3 * norm + (4 * loss + cast) * model.vocab)};
+          .backward = batch.tokens() * (3 * norm + (4 * loss + cast + metrics) * model.vocab)};
 }
 
 }  // namespace detail
@@ -222,6 +223,7 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   if (model.recompute_layers > 0) stack.sizes.emplace_back("recompute_layers", model.recompute_layers);
   if (model.recompute_parts.any()) stack.sizes.emplace_back("recompute_parts", model.recompute_parts.bits());
   if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
+  if (model.metric_losses > 0) stack.sizes.emplace_back("metric_losses", model.metric_losses);
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
   if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
@@ -255,6 +257,8 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
     if (key == "recompute_parts" && value >= 0 && value < 16)
       model.recompute_parts = RecomputeParts::of_bits(static_cast<int>(value));
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
+    if (key == "metric_losses" && value >= 0 && value <= Transformer::max_metric_losses)
+      model.metric_losses = static_cast<int>(value);
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;
     if (key == "fused_swiglu") model.fused_swiglu = value != 0;

@@ -144,6 +144,14 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   CHECK(head.forward_traffic == Bytes{(32 + 140) * 12});
   // norm 3 x 16; 4 x 4 and cast 4 + 2 for 10 entries
   CHECK(head.backward_traffic == Bytes{(48 + 220) * 12});
+  // two losses for metrics: each casts 2 + 4, log-softmax 4 + 4
+  Transformer metrics = tiny;
+  metrics.metric_losses = 2;
+  const auto with_metrics = transformer_work(metrics, batch, Recompute::none, 2, 0, false, true);
+  CHECK(with_metrics.forward_traffic == head.forward_traffic);
+  CHECK(with_metrics.backward_traffic == head.backward_traffic + Bytes{2 * 140 * 12});
+  metrics.metric_losses = -1;
+  CHECK_THROWS_AS(metrics.check(), tawpipe::InputError);
   const auto all = whole(tiny, Recompute::none);
   CHECK(all.forward_traffic == Bytes{(2 * 328 + 32 + 172) * 12});
   CHECK(all.backward_traffic == Bytes{(2 * 600 + 48 + 268) * 12});
