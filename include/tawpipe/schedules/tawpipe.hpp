@@ -36,11 +36,10 @@ TAWPIPE_INLINE Schedule tawpipe(const Workload& workload, const DeviceGroups& no
   check_options("tawpipe", options);
   const DeviceGroups groups = options.groups.of(nodes);
   TawpipeOptions chosen = options;
-  if (!chosen.shards)
-    chosen.shards = workload.is_abstract() ? groups.ranks() : std::max(1, std::min(groups.ranks(), workload.model().layers));
+  chosen.shards = options.shards.resolved(workload, groups.ranks());
   if (!chosen.stripe) chosen.stripe = options.own_adapters && options.overlap && options.cache.is_off();
   if (chosen.speeds.known) chosen.speeds = options.device_speeds;
-  check_tasks("shards", *chosen.shards, 2.0 * *chosen.shards * static_cast<double>(workload.microbatches()), workload,
+  check_tasks("shards", chosen.shards.count, 2.0 * chosen.shards.count * static_cast<double>(workload.microbatches()), workload,
               groups.ranks());
   return detail::TawpipeBuilder{workload, groups, chosen}.build();
 }

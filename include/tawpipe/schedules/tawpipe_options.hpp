@@ -2,12 +2,15 @@
 // Not: the schedule itself (schedules/tawpipe.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "tawpipe/core/units.hpp"
+#include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedules/common.hpp"
 #include "tawpipe/schedules/grouping.hpp"
 #include "tawpipe/schedules/microbatch_shares.hpp"
@@ -26,6 +29,37 @@ enum class Prefetch {
 };
 constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }
 
+/// Into how many shards the model is cut.
+struct Shards {
+  enum class Each { device, layer };
+
+  int count = 0;             ///< 0: one for each of these
+  Each each = Each::device;  ///< as far as there are layers
+
+  Shards() = default;
+  Shards(int number) : count{number} {}  // NOLINT: a number is one
+  explicit Shards(Each of) : each{of} {}
+
+  static std::string values() { return "devices|layers|N"; }
+  static std::string expected() { return "devices, layers, or " + numbers().expected(); }
+  std::string text() const { return count > 0 ? std::to_string(count) : each == Each::layer ? "layers" : "devices"; }
+  static std::optional<Shards> parse(std::string_view text) {
+    if (text == "devices") return Shards{};
+    if (text == "layers") return Shards{Each::layer};
+    const std::optional<int> number = numbers().parse(text);
+    return number ? std::optional{Shards{*number}} : std::nullopt;
+  }
+  /// With a number. A workload without a model has a layer for each rank.
+  Shards resolved(const Workload& workload, int ranks) const {
+    if (count > 0) return *this;
+    const int layers = workload.is_abstract() ? ranks : workload.model().layers;
+    return each == Each::layer ? layers : std::max(1, std::min(ranks, layers));
+  }
+
+ private:
+  static WholeRange numbers() { return {.low = 1, .high = 65536, .reason = "no model has more layers to cut"}; }
+};
+
 /// The names of true, false and none.
 struct OnOffAuto {
   static constexpr std::array<std::string_view, 3> names{"on", "off", "auto"};
@@ -38,7 +72,7 @@ struct TawpipeOptions {
   Prefetch prefetch = Prefetch::on;
   int buffers = 2;
   Grouping groups{};
-  std::optional<int> shards{};
+  Shards shards{};
   std::optional<bool> stripe = false;
   Speeds speeds{};
   NodeCache cache{};
@@ -61,8 +95,8 @@ struct TawpipeOptions {
                                             "shards a device can hold in addition to its own"),
             "2|3"),
         option_field<&Options::groups>("groups", "what shares a broadcast: each node, all devices, or N equal groups"),
-        option_field<&Options::shards>("shards", {.low = 1, .high = 65536, .reason = "no model has more layers to cut"},
-                                       "pieces the model is cut into", "one a device"),
+        auto_tries(option_field<&Options::shards>("shards", "pieces the model is cut into: one a device, one a layer, or N"),
+                   "devices|layers"),
         auto_tries(option_field<&Options::stripe, OptionNames<std::optional<bool>, OnOffAuto>>(
                        "stripe",
                        "shards cross between nodes in pieces over all adapters (auto: if each device has its own, and nothing is "

@@ -29,7 +29,7 @@ class TawpipeBuilder {
         groups_{groups},
         options_{options},
         ranks_{groups.ranks()},
-        shards_{*options.shards},
+        shards_{options.shards.count},
         placement_{placements::interleaved(shards_, groups_)},
         shares_{microbatches_by_speed(options.speeds.each, groups), workload.microbatches()} {
     if (*options.stripe && !options.cache.is_off()) {

@@ -203,7 +203,7 @@ class PlanTurns : public PlanRounds {
       return is_probed(group) && !probed_.contains({group.layout, group.begin});
     };
     parallel_(groups.size(), [&](std::size_t i) {
-      if (wanted(groups[i])) probes[i][0] = prober_.probe(layouts_[groups[i].layout], choices_[groups[i].begin]);
+      if (wanted(groups[i])) probes[i][0] = probe(groups[i].layout, groups[i].begin);
     });
     std::vector<PlanGroup> near;
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -238,6 +238,9 @@ class PlanTurns : public PlanRounds {
     order_ = std::move(others);
     return near;
   }
+  PlanProbe probe(std::size_t layout, std::size_t choice) const {
+    return is_doubled(layout, choices_[choice]) ? PlanProbe{} : prober_.probe(layouts_[layout], choices_[choice]);
+  }
   bool is_probed(const PlanGroup& group) const { return holds_[group.layout] != 0 && prober_.is_worth(layouts_[group.layout]); }
   /// Probes of the groups from `at` on, at once like look_ahead().
   std::vector<std::vector<PlanProbe>> probe_next(std::size_t at) {
@@ -257,8 +260,7 @@ class PlanTurns : public PlanRounds {
       found.emplace_back(group.end - group.begin);
       for (std::size_t i = group.begin; i < group.end; ++i) items.push_back({group.layout, i, &found.back()[i - group.begin]});
     }
-    parallel_(items.size(),
-              [&](std::size_t i) { *items[i].probe = prober_.probe(layouts_[items[i].layout], choices_[items[i].choice]); });
+    parallel_(items.size(), [&](std::size_t i) { *items[i].probe = probe(items[i].layout, items[i].choice); });
     return found;
   }
   /// Each choice of a group becomes one of its own.
