@@ -62,7 +62,7 @@ struct PlanRequest {
   /// tried, like `offload`, where a candidate is fast and needs a little too much memory
   int loss_chunk = 0;
   /// tasks that may be looked at: of bounds once, of simulations eight times
-  std::int64_t budget = 40'000'000;
+  std::int64_t budget = 42'000'000;
   /// layouts of few tasks are looked at first, not those that look fastest
   bool cheapest_first = false;
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:
@@ -162,7 +162,7 @@ inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
 
 /// The variants of `choice` (Registry::variants), without those equal to another on this cluster:
 /// nothing to send between nodes if there is only one, no speeds to follow if all devices are
-/// equal.
+/// equal; and without more buffers where shards are striped or kept.
 /// @throws InputError  for an unknown schedule, option or value.
 inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const ScheduleChoice& choice, const Cluster& cluster) {
   const bool one_node = cluster.nodes() == 1;
@@ -180,6 +180,8 @@ inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const S
     if (one_node && (chosen("collectives", "two-level") || chosen("node-cache", "auto"))) continue;
     if (chosen("stripe", "auto") && (!stripes || (options.contains("node-cache") && options.at("node-cache") != "0"))) continue;
     if (alike && chosen("speeds", "auto")) continue;
+    // A third buffer is for a shard that crosses one adapter in each step.
+    if (chosen("buffers", "3") && (chosen("stripe", "auto") || chosen("node-cache", "auto"))) continue;
     found.push_back({choice.schedule, std::move(options)});
   }
   return found;

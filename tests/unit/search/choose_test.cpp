@@ -130,8 +130,8 @@ TEST_CASE("a value that is given is kept, and one that is its standard is not sa
 
 TEST_CASE("variants are those that differ on the cluster") {
   const ScheduleChoice tawpipe{.schedule = "tawpipe", .automatic = true};
-  CHECK(variants_of(shipped(), tawpipe, support::cluster(4)).size() == 2);                  // buffers
-  CHECK(variants_of(shipped(), tawpipe, problem(1_GB).cluster).size() % 4 == 0);            // and node-cache
+  CHECK(variants_of(shipped(), tawpipe, support::cluster(4)).size() == 4);        // buffers and shards
+  CHECK(variants_of(shipped(), tawpipe, problem(1_GB).cluster).size() % 6 == 0);  // and node-cache, without more buffers
   CHECK(variants_of(shipped(), {.schedule = "tawpipe"}, support::cluster(4)).size() == 1);  // nothing is open
   // An option that reads auto itself keeps it.
   const auto kept = variants_of(shipped(), {.schedule = "tawpipe", .options = {{"stripe", "auto"}}}, support::cluster(4));
