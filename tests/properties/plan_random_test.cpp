@@ -70,18 +70,24 @@ bool can_hold(const PlanRequest& request, LayoutBounds& bounds, const PlanLayout
 }
 
 /// Random layouts with random schedules of the space, until `wanted` fit.
-Drawn draw(const PlanRequest& request, int wanted) {
+/// @param shown  prints how many do, now and then
+Drawn draw(const PlanRequest& request, int wanted, bool shown) {
   constexpr double max_tasks = 1'500'000;  // more take more memory than a test may
   support::Random random{20261122};
   const std::vector<PlanLayout> layouts = planned_layouts(request);
   const std::vector<ScheduleChoice> choices = planned_schedules(shipped());
   LayoutBounds bounds{request};
   Drawn drawn;
+  int next_shown = 0;
   while (drawn.fitting < wanted && drawn.tried < 200 * wanted) {
     ++drawn.tried;
     const PlanLayout& layout = support::one_of(random, layouts);
     const ScheduleChoice& choice = support::one_of(random, choices);
     if (!can_hold(request, bounds, layout, choice)) continue;
+    if (shown && drawn.fitting >= next_shown) {
+      std::fprintf(stderr, "%d of %d drawn fit\n", drawn.fitting, drawn.tried);
+      next_shown = drawn.fitting + wanted / 20;
+    }
     try {
       Problem problem = problem_of(request, layout, choice);
       const double microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size / layout.mesh.data);
@@ -111,7 +117,7 @@ void check_case(const Case& one, int wanted, bool shown) {
                                   .sequence = one.sequence,
                                   .global_batch = one.global_batch}};
   const PlanResult found = plan(request, shipped());
-  const Drawn random = draw(request, wanted);
+  const Drawn random = draw(request, wanted, shown);
   REQUIRE(!found.plans.empty());
   REQUIRE(random.best);
   const double best = to_seconds(found.plans.front().summary.makespan);

@@ -96,8 +96,8 @@ class PlanSearch : PlanTurns {
     try_parts({{layouts_.size() - 1, best.choice, {.time = least}}});
   }
 
-  /// What was only too large is tried with less memory, the least bounds first, whatever is left of
-  /// the budget. Its part is a quarter of it.
+  /// What was only too large is tried with less memory, the least estimates first, whatever is left
+  /// of the budget. Its part is a quarter of it.
   void save_memory() {
     std::erase_if(too_large_, [&](const PlanCandidate& c) { return !may_win(c.need.time); });
     std::stable_sort(too_large_.begin(), too_large_.end(),
