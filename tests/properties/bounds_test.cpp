@@ -153,15 +153,14 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
         const PlanLayout more = detail::recomputing(layout, layout.recompute_layers + 1);
         const MinNeed next = Predictor{problem_of(request, more, choice), shipped()}.least(choice);
         const bool reorders = detail::moves_weights(choice.schedule);
-        if (!problem.offload.activations) {  // what is computed again is not copied: detail::may_recompute_part
-          CHECK((reorders || to_seconds(next.time) >= to_seconds(need.time) * (1 - 1e-6)));  // less a picosecond a step
-        }
         CHECK(next.kept < need.kept);
+        if (problem.offload.activations) continue;  // what is computed again is not copied: detail::may_recompute_part
+        CHECK((reorders || to_seconds(next.time) >= to_seconds(need.time) * (1 - 1e-6)));  // less a picosecond a step
         if (next.kept == 0) continue;
         if (!need.splits_backward) CHECK(next.memory <= need.memory);
-        if (next.memory <= need.memory) continue;
+        if (next.memory <= need.memory) continue;  // else no more layers need less than these: detail::min_recompute
         const PlanLayout most = detail::recomputing(more, layout.recompute_layers + 2);
-        CHECK(Predictor{problem_of(request, most, choice), shipped()}.least(choice).memory >= next.memory);
+        CHECK(Predictor{problem_of(request, most, choice), shipped()}.least(choice).memory >= need.memory);
       } catch (const InputError&) {  // the schedule does not exist for that layout
       }
     }

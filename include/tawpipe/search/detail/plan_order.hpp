@@ -193,9 +193,9 @@ struct PlanPart {
 };
 
 /// The least number of each stage's layers that must be computed again for a candidate to fit, with
-/// its bounds: found by bisection, for memory only falls with the number, or first falls and then
-/// rises where the backward is split; which ends where what does not fit cannot win either, nor with
-/// more layers.
+/// its bounds: found by bisection, for memory only falls with the number, or, where the backward is
+/// split, first falls and never again below what it was before it rises; which ends where what does
+/// not fit cannot win either, nor with more layers.
 /// @param wins  whether one with a greater number than that of the bound may be the best
 /// @return  none if the schedule cannot do that; one that does not fit if all layers must be
 /// computed again, or if one with fewer cannot win

@@ -87,7 +87,9 @@ class PlanSearch : PlanTurns {
   /// With something around it that recompute_parts() does not try.
   void recompute_less_of(const PlanCandidate& best) {
     PlanLayout kept = layouts_[best.layout];
-    if (!kept.is_variant() || kept.recompute != Recompute::full || kept.recompute_layers > 0 || !may_recompute_part(request_))
+    const bool copies = kept.offload && kept.offload->activations;
+    if (!kept.is_variant() || copies || kept.recompute != Recompute::full || kept.recompute_layers > 0 ||
+        !may_recompute_part(request_))
       return;
     kept.recompute = Recompute::none;
     const Duration least = bounds_.min_time(kept);
