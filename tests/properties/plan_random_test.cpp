@@ -18,6 +18,8 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/detail/plan_order.hpp"
+#include "tawpipe/search/detail/rank_classes.hpp"
 #include "tawpipe/search/layout_bound.hpp"
 #include "tawpipe/search/plan.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -48,7 +50,7 @@ const std::vector<Case> large{{"70b", "dgx-h100*4", "llama-2-70b", 32768, 32},
                               {"7b", "8+8+4", "llama-2-7b", 4096, 480}};
 
 struct Drawn {
-  int fitting = 0;    ///< by their bounds
+  int fitting = 0;    ///< by their bounds, of a few microbatches where a bound says that they cannot be the best
   int simulated = 0;  ///< of these, those whose bounds of time were below the best so far
   int tried = 0;
   std::optional<Duration> best;
@@ -77,6 +79,8 @@ Drawn draw(const PlanRequest& request, int wanted, bool shown) {
   const std::vector<PlanLayout> layouts = planned_layouts(request);
   const std::vector<ScheduleChoice> choices = planned_schedules(shipped());
   LayoutBounds bounds{request};
+  detail::CollectiveTimes known;
+  const detail::PlanProber prober{request, shipped(), known};
   Drawn drawn;
   int next_shown = 0;
   while (drawn.fitting < wanted && drawn.tried < 200 * wanted) {
@@ -92,6 +96,13 @@ Drawn draw(const PlanRequest& request, int wanted, bool shown) {
       Problem problem = problem_of(request, layout, choice);
       const double microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size / layout.mesh.data);
       if (2 * std::max(problem.model->layers, layout.mesh.pipeline) * microbatches > max_tasks) continue;
+      if (prober.is_worth(layout)) {  // no more memory than with all microbatches
+        if (!prober.min_of_few(problem, choice).fits) continue;
+        if (drawn.best && bounds.min_time(layout) >= *drawn.best) {
+          ++drawn.fitting;
+          continue;
+        }
+      }
       const MinNeed need = Predictor{problem, shipped()}.least(choice);
       if (!need.fits) continue;
       if (drawn.best && need.time >= *drawn.best) {
