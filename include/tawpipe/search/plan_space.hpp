@@ -62,7 +62,7 @@ struct PlanRequest {
   /// tried, like `offload`, where a candidate is fast and needs a little too much memory
   int loss_chunk = 0;
   /// tasks that may be looked at: of bounds once, of simulations eight times
-  std::int64_t budget = 42'000'000;
+  std::int64_t budget = 41'000'000;
   /// layouts of few tasks are looked at first, not those that look fastest
   bool cheapest_first = false;
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:
