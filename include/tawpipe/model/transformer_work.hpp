@@ -61,7 +61,10 @@ inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& bat
 /// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read
 /// and write; backward: write the gradient of log-softmax, read it and log-softmax, write the
 /// gradient of the logits, cast it back. In chunks: read the logits; backward: read them and write
-/// their gradient. A metric's loss after it: cast to float32, log-softmax read and write.
+/// their gradient. A metric's loss after it: cast to float32, log-softmax read and write. With
+/// unfused attention (Megatron-LM of 2021 and 2022, core/tensor_parallel/cross_entropy.py) the loss
+/// is kernels of their own: the maximum read; subtracted, read and written; exponentials and their
+/// quotients by the sum, each read and written; the sum read; backward: read and written, cast back.
 inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
@@ -71,6 +74,10 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   if (model.loss_chunk > 0) {
     return {.forward = batch.tokens() * (2 * norm + element * model.vocab),
             .backward = batch.tokens() * (3 * norm + (2 * element + metrics) * model.vocab)};
+  }
+  if (!model.fused_attention) {
+    return {.forward = batch.tokens() * (2 * norm + (cast + 8 * loss) * model.vocab),
+            .backward = batch.tokens() * (3 * norm + (2 * loss + cast + metrics) * model.vocab)};
   }
   return {.forward = batch.tokens() * (2 * norm + (cast + 2 * loss) * model.vocab),
           .backward = batch.tokens() * (3 * norm + (4 * loss + cast + metrics) * model.vocab)};

@@ -150,6 +150,12 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   const auto with_metrics = transformer_work(metrics, batch, Recompute::none, 2, 0, false, true);
   CHECK(with_metrics.forward_traffic == head.forward_traffic);
   CHECK(with_metrics.backward_traffic == head.backward_traffic + Bytes{2 * 140 * 12});
+  // Megatron-LM's of 2021: cast 2 + 4; 4 read, 4 + 4, 4 + 4, 4 read, 4 + 4; backward 4 + 4, cast 4 + 2
+  Transformer unfused = tiny;
+  unfused.fused_attention = false;
+  const auto kernels = transformer_work(unfused, batch, Recompute::none, 2, 0, false, true);
+  CHECK(kernels.forward_traffic == Bytes{(32 + 380) * 12});
+  CHECK(kernels.backward_traffic == Bytes{(48 + 140) * 12});
   metrics.metric_losses = -1;
   CHECK_THROWS_AS(metrics.check(), tawpipe::InputError);
   const auto all = whole(tiny, Recompute::none);
