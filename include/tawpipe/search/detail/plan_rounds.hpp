@@ -10,7 +10,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,8 +43,6 @@ class PlanRounds {
         prober_{request, registry, known_} {
     for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
       for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
-      if (const auto given = choice.options.find("shards"); given == choice.options.end() || given->second == "auto") continue;
-      given_shards_.insert(choice.schedule);
     }
     layouts_ = planned_layouts(request);
     lost_.resize(choices_.size());
@@ -82,21 +79,28 @@ class PlanRounds {
     std::int64_t cost = 2000;
   };
 
-  /// Whether a shard for each layer is what one for each device gives too.
-  bool is_doubled(std::size_t layout, const ScheduleChoice& choice) const {
+  /// Whether another choice gives the same: a shard for each device, where there are no more layers.
+  bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
     const auto shards = choice.options.find("shards");
-    return shards != choice.options.end() && shards->second == "layers" && !given_shards_.contains(choice.schedule) &&
-           request_.problem.model->layers <= layouts_[layout].mesh.pipeline;
+    if (shards == choice.options.end() || shards->second != "layers") return false;
+    if (request_.problem.model->layers > layout.mesh.pipeline) return false;
+    ScheduleOptions devices = choice.options;
+    devices["shards"] = "devices";
+    return std::any_of(choices_.begin(), choices_.end(), [&](const ScheduleChoice& other) {
+      return other.schedule == choice.schedule && other.options == devices;
+    });
   }
 
   /// Finds the bounds of a candidate.
   void bound(Outcome& outcome) {
-    if (is_doubled(outcome.candidate.layout, choices_[outcome.candidate.choice])) {
+    const PlanLayout& layout = layouts_[outcome.candidate.layout];
+    const ScheduleChoice& choice = choices_[outcome.candidate.choice];
+    if (is_doubled(layout, choice)) {
       outcome.impossible = true;
       outcome.cost = 0;
       return;
     }
-    const Problem problem = problem_of(request_, layouts_[outcome.candidate.layout], choices_[outcome.candidate.choice]);
+    const Problem problem = problem_of(request_, layout, choice);
     std::optional<Predictor> predictor;
     try {
       predictor.emplace(problem, registry_);
@@ -333,7 +337,6 @@ class PlanRounds {
   CollectiveTimes known_;
   PlanProber prober_;
   std::vector<ScheduleChoice> choices_;
-  std::set<std::string> given_shards_;  ///< schedules of which the request says how many shards
   std::vector<PlanLayout> layouts_;
   std::vector<Duration> min_times_;  ///< [layout]
   /// [layout] whether the devices can hold what any schedule must

@@ -239,7 +239,8 @@ class PlanTurns : public PlanRounds {
     return near;
   }
   PlanProbe probe(std::size_t layout, std::size_t choice) const {
-    return is_doubled(layout, choices_[choice]) ? PlanProbe{} : prober_.probe(layouts_[layout], choices_[choice]);
+    const bool doubled = is_doubled(layouts_[layout], choices_[choice]);
+    return doubled ? PlanProbe{} : prober_.probe(layouts_[layout], choices_[choice]);
   }
   bool is_probed(const PlanGroup& group) const { return holds_[group.layout] != 0 && prober_.is_worth(layouts_[group.layout]); }
   /// Probes of the groups from `at` on, at once like look_ahead().
