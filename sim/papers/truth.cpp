@@ -81,9 +81,6 @@ int vocabulary_of(const TruthRow& row) {
   return row.source == "zero_bubble" ? 32000 : 51200;
 }
 
-/// ZB-1p and ZB-2p, whose ranks update without waiting for one another.
-bool is_zero_bubble(const TruthRow& row) { return lower_case(row.schedule).starts_with("zb-"); }
-
 /// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters
 /// that the row prints (without one: a gate unless the MLP is four times as wide, untied).
 std::variant<Transformer, std::string> model_of(const TruthRow& row) {
@@ -125,7 +122,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   }
   // A tied one is summed over the first and the last stage, which then wait for each other; with
   // these schedules no all-reduce crosses stages (sail-sg/zero-bubble-pipeline-parallelism#64).
-  if (is_zero_bubble(row)) model.tied = false;
+  if (row.is_zero_bubble()) model.tied = false;
   const std::string precision = lower_case(row.precision);
   const bool half = has(precision, "fp16") || has(precision, "float16") || has(precision, "16-bit");
   const bool unsaid = precision.empty() && has(lower_case(row.hardware), "a100");  // Megatron-LM's defaults

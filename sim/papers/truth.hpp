@@ -48,10 +48,12 @@ struct TruthRow {
   double tflops_per_gpu = 0;
   double peak_memory_gib = 0;
 
+  /// ZB-1p and ZB-2p.
+  bool is_zero_bubble() const { return schedule.starts_with("ZB-"); }
   /// Whether ranks begin their next step without waiting for the others, as ZB-1p and ZB-2p do,
   /// which check gradients after the update; a row that ran them with the usual all-reduce says
   /// "_sync".
-  bool checks_after_update() const { return schedule.starts_with("ZB-") && row.find("_sync") == std::string::npos; }
+  bool checks_after_update() const { return is_zero_bubble() && row.find("_sync") == std::string::npos; }
   /// Replicas: what the other degrees leave of the GPUs.
   int dp() const { return gpus / (tp * cp * pp); }
 };
