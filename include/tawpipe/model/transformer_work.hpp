@@ -68,9 +68,11 @@ inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& bat
 inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
-  const std::int64_t cast = element < loss ? element + loss : 0;
+  const auto cast_to = [&](std::int64_t number) { return element < number ? element + number : 0; };
+  const auto log_softmax = [&](std::int64_t number) { return cast_to(number) + 2 * number; };
+  const std::int64_t cast = cast_to(loss);
   const std::int64_t norm = element * model.hidden;
-  const std::int64_t metrics = model.metric_losses * ((element < 4 ? element + 4 : 0) + 2 * std::max<std::int64_t>(element, 4));
+  const std::int64_t metrics = model.metric_losses * log_softmax(std::max<std::int64_t>(element, 4));
   if (model.loss_chunk > 0) {
     return {.forward = batch.tokens() * (2 * norm + element * model.vocab),
             .backward = batch.tokens() * (3 * norm + (2 * element + metrics) * model.vocab)};
@@ -79,7 +81,7 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
     return {.forward = batch.tokens() * (2 * norm + (cast + 8 * loss) * model.vocab),
             .backward = batch.tokens() * (3 * norm + (2 * loss + cast + metrics) * model.vocab)};
   }
-  return {.forward = batch.tokens() * (2 * norm + (cast + 2 * loss) * model.vocab),
+  return {.forward = batch.tokens() * (2 * norm + log_softmax(loss) * model.vocab),
           .backward = batch.tokens() * (3 * norm + (4 * loss + cast + metrics) * model.vocab)};
 }
 
