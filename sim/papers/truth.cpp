@@ -245,6 +245,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                   .context = row.cp,
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
+  // Megatron-LM's --cp-comm-type is p2p; PyTorch gathers (_cp_options.rotate_method), as did Llama 3.
+  if (!fsdp) problem.context_exchange = ContextExchange::ring;
   problem.sequence_parallel = row.sp;
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
   // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.

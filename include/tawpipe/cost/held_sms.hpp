@@ -44,7 +44,9 @@ struct SpeedTable {
 /// all data is transferred (issues/1025). Not so where NCCL moves data by copy engines or in the
 /// NVLink switch: set fewer CTAs for those.
 struct HeldSms {
-  int pair_ctas = 0;        ///< of a message between two ranks, at each of them; 0: it holds none
+  /// of a message between two ranks, at each of them, and of an all_to_all, which is such messages;
+  /// 0: it holds none
+  int pair_ctas = 0;
   int collective_ctas = 0;  ///< of a collective, at each member
   int sms = 0;              ///< of each device; 0: as in the cluster
   /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with
@@ -62,7 +64,7 @@ struct HeldSms {
   /// and a collective of one rank hold none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
     if (is_local(task.op)) return 0;
-    if (!is_collective(task.op)) return pair_ctas;
+    if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
     return schedule.group(task.group).size() > 1 ? collective_ctas : 0;
   }
 

@@ -126,7 +126,7 @@ struct KernelCost {
     double products = 0;
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
     for (const Kernel& kernel : work.kernels) {
-      if (!runs(kernel.pass, passes)) continue;
+      if (!runs(kernel.pass, passes) || (kernel.before_blackwell && detail::compute_capability(device) >= 100)) continue;
       const double time = kernel.count * kernel_seconds(kernel, known, device);
       sum += time;
       if (work.pieces == 1 || kernel.kind != Kernel::Kind::product) continue;

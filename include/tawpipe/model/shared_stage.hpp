@@ -75,6 +75,10 @@ struct Sharing {
   int ranks() const { return tensor * context; }
   /// The number of parts of norms, residuals and their saved activations.
   int token_parts() const { return sequence_parallel ? tensor * context : context; }
+  /// The number of parts in which keys and values circulate.
+  int attention_blocks() const {
+    return exchange == ContextExchange::ring ? context : exchange == ContextExchange::two_level ? context / inner : 1;
+  }
   /// Whether what another rank's stage sent is gathered first.
   bool gathers_messages() const { return sends_activations && tensor > 1 && !sequence_parallel; }
   bool operator==(const Sharing&) const = default;

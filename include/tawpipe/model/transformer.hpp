@@ -121,9 +121,10 @@ struct Transformer {
   /// output, up or down). Source: torchtitan, models/llama3/model.py, parallelize_llama.py.
   bool is_torchtitan() const { return code != LayerCode::megatron; }
 
-  /// torchao: tensor-parallel ranks gather a product's input, and its result's gradient, after the
-  /// cast. Source: torchao, float8_tensor_parallel.py: for one scale a tensor.
-  bool gathers_narrow_inputs() const { return is_torchtitan() && products == ProductFormat::fp8; }
+  /// Tensor-parallel ranks gather a product's input, and its result's gradient, after the cast.
+  /// Source: Transformer Engine, module/layernorm_linear.py: with_quantized_all_gather, module/base.py:
+  /// grad_output_preprocess; torchao, float8_tensor_parallel.py: for one scale a tensor.
+  bool gathers_narrow_inputs() const { return is_narrow(products) && (!is_torchtitan() || products == ProductFormat::fp8); }
   /// Asynchronous tensor parallelism fuses sums with products, but not gathers. Source:
   /// pytorch/pytorch#149990: for one scale a row.
   bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }

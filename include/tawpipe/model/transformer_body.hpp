@@ -54,6 +54,53 @@ inline void add_token_copies(StageWork& work, const Transformer& model, const Ba
   add(KernelPass::backward_input, copy, edges);
 }
 
+/// Before Blackwell, 8-bit products of one scale a tensor read both operands along the inner
+/// dimension. So what tensor-parallel ranks gather in 8 bits for gradients of weights is then
+/// transposed (read and written): the inputs of two products of a layer, and the gradients of the
+/// results of the other two, [t, H] each.
+/// Source: Transformer Engine, csrc/util.h: non_tn_fp8_gemm_supported, module/layernorm_linear.py
+/// and linear.py: the backward's columnwise usage of gathered tensors.
+inline void add_transposes(StageWork& work, const Transformer& model, const Batch& batch, const Sharing& sharing) {
+  if (model.is_torchtitan() || model.products != ProductFormat::fp8) return;
+  if (sharing.tensor == 1 || !sharing.sequence_parallel || work.kernels.empty() || work.layers == 0) return;
+  const double stream = static_cast<double>(batch.tokens()) / sharing.context * model.hidden;
+  work.kernels.push_back({.kind = Kernel::Kind::traffic,
+                          .pass = KernelPass::backward_weight,
+                          .count = work.layers,
+                          .launches = 4,
+                          .before_blackwell = true,
+                          .bytes = 4 * 2 * stream});
+}
+
+/// What the context-parallel ranks of a ring copy and add around the blocks of their attention,
+/// counted for the rank with the first and the last tokens: its own block is causal, the others are
+/// half of its queries with all keys of another rank. Blocks of a forward run on two streams, so
+/// that together they fill the device as one kernel, and their copies run beside them; results are
+/// corrected and added after all. In a backward each block copies its queries, results and
+/// gradients, and the gradients that it gives are added.
+/// Source: Transformer Engine, pytorch/attention/dot_product_attention/context_parallel.py:
+/// AttnFuncWithCPAndKVP2P, with fused attention in 16 bits.
+inline void add_block_copies(StageWork& work, const Transformer& model, const Batch& batch, const Sharing& sharing) {
+  const int others = sharing.attention_blocks() - 1;
+  if (others == 0) return;
+  const double of_width = static_cast<double>(batch.tokens() * size_bytes(model.dtype)) / sharing.context;
+  const double queries = of_width * static_cast<double>(model.query_width()) / sharing.tensor;
+  const double keys = of_width * static_cast<double>(std::max(model.key_width() / sharing.tensor, model.head_size()));
+  for (std::size_t k = work.kernels.size(); k-- > 0;) {
+    const Kernel::Kind kind = work.kernels[k].kind;
+    if (kind != Kernel::Kind::attention && kind != Kernel::Kind::attention_backward) continue;
+    const bool backward = kind == Kernel::Kind::attention_backward;
+    // Copied: read and written; added: both read, and written.
+    const double own = backward ? 14 * keys + 3 * queries : 2 * queries;
+    const double other = backward ? 10 * keys + 4.5 * queries : 1.5 * queries;
+    work.kernels.push_back({.kind = Kernel::Kind::traffic,
+                            .pass = work.kernels[k].pass,
+                            .count = work.kernels[k].count,
+                            .launches = (backward ? 4 : 1) + (backward ? 6 : 2) * others,
+                            .bytes = own + others * other});
+  }
+}
+
 /// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
 /// all of it is divided by T x C, and a product's input [t, H] is gathered for it; otherwise each
 /// tensor rank has the whole residual stream.
@@ -100,6 +147,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   }
   for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.tensor, sharing.context, sharing.sequence_parallel);
   add_token_copies(work, model, batch, recompute, sharing);
+  add_transposes(work, model, batch, sharing);
+  add_block_copies(work, model, batch, sharing);
   return work;
 }
 

@@ -167,16 +167,18 @@ TEST_CASE("overlap cuts products and their collectives into pieces, and changes 
     for (const BodyStep& step : body) sum += step.kind == kind ? static_cast<double>(step.bytes.value()) : 0;
     return sum;
   };
-  for (const Kind kind : {Kind::all_gather, Kind::reduce_scatter}) {
-    CHECK(bytes(cut.forward, kind) == doctest::Approx(bytes(whole.forward, kind)).epsilon(1e-4));
-    CHECK(bytes(cut.backward, kind) == doctest::Approx(bytes(whole.backward, kind)).epsilon(1e-4));
-  }
+  CHECK(bytes(cut.forward, Kind::reduce_scatter) == doctest::Approx(bytes(whole.forward, Kind::reduce_scatter)).epsilon(1e-4));
+  CHECK(bytes(cut.backward, Kind::reduce_scatter) == doctest::Approx(bytes(whole.backward, Kind::reduce_scatter)).epsilon(1e-4));
+  // A ring sends three of the four ranks' parts of what an all-gather's buffer has.
+  const auto gathered = [&](const StageBody& body) { return bytes(body, Kind::all_gather) + bytes(body, Kind::ring) * 4 / 3; };
+  CHECK(gathered(cut.forward) == doctest::Approx(gathered(whole.forward)).epsilon(1e-4));
+  CHECK(gathered(cut.backward) == doctest::Approx(gathered(whole.backward)).epsilon(1e-4));
   // A layer's two sums leave in four pieces each; that of the embedding in one.
   const auto count = [](const StageBody& body, Kind kind) {
     return std::count_if(body.begin(), body.end(), [&](const BodyStep& step) { return step.kind == kind; });
   };
   CHECK(count(cut.forward, Kind::reduce_scatter) == 1 + 4 * 2 * 4);
-  CHECK(std::any_of(cut.forward.begin(), cut.forward.end(), [](const BodyStep& step) { return step.pieces == 4; }));
+  CHECK(count(cut.forward, Kind::ring) == 4 * 2 * 3);
   // Without sequence parallelism there is nothing to cut.
   const Sharing plain{.tensor = 4, .sequence_parallel = false};
   Sharing same = plain;
@@ -191,11 +193,11 @@ TEST_CASE("context parallelism moves keys and values in each of its three ways")
   CHECK(collectives(gather.forward, Kind::all_gather, true) == Sum{4, 4 * keys});
   CHECK(collectives(gather.backward, Kind::all_gather, true) == Sum{4, 4 * keys});
   CHECK(collectives(gather.backward, Kind::reduce_scatter, true) == Sum{4, 4 * keys});
-  // A rank's quarter goes three hops forward; backward with its gradient, which goes a fourth,
-  // home.
+  // A rank's quarter goes three hops forward, and in the backward, where its gradient follows a hop
+  // behind.
   const SharedStage ring = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::ring})[0];
   CHECK(collectives(ring.forward, Kind::ring, true) == Sum{4 * 3, 4 * 3 * keys / 4});
-  CHECK(collectives(ring.backward, Kind::ring, true) == Sum{4 * 4, 4 * (3 * 2 + 1) * keys / 4});
+  CHECK(collectives(ring.backward, Kind::ring, true) == Sum{4 * 4, 4 * 3 * 2 * keys / 4});
   // Queries, keys and values of a rank's tokens, and what comes of them: [sequence / 4, 256 + 2 x
   // 128] and [sequence / 4, 256].
   const SharedStage ulysses = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::all_to_all})[0];
@@ -212,13 +214,13 @@ TEST_CASE("context parallelism in two levels: heads for tokens among neighbours,
   const auto in = [](int inner) { return Sharing{.context = 4, .exchange = ContextExchange::two_level, .inner = inner}; };
   const SharedStage both = shared(Recompute::none, in(2))[0];
   // As all-to-all, but among two; the ring of two groups has one hop of a quarter's keys and values
-  // forward, and two backward, the first with gradients.
+  // forward, and two backward: of keys and values, and of their gradients.
   const std::int64_t keys = 2 * sequence * 128 * 2;
   const std::int64_t swapped = sequence / 4 * (512 + 256) * 2;
   CHECK(collectives(both.forward, Kind::all_to_all, true) == Sum{8, 4 * swapped});
   CHECK(collectives(both.backward, Kind::all_to_all, true) == Sum{8, 4 * swapped});
   CHECK(collectives(both.forward, Kind::ring, true) == Sum{4, 4 * keys / 4});
-  CHECK(collectives(both.backward, Kind::ring, true) == Sum{8, 4 * (2 + 1) * keys / 4});
+  CHECK(collectives(both.backward, Kind::ring, true) == Sum{8, 4 * 2 * keys / 4});
   for (const BodyStep& step : both.backward) CHECK(step.inner == (step.is_compute() ? 0 : 2));
   CHECK(flops(both.backward) == doctest::Approx((both.work.backward_input + both.work.backward_weight).value()));
   // At the ends it is the one or the other.
@@ -236,6 +238,46 @@ TEST_CASE("context parallelism in two levels: heads for tokens among neighbours,
   CHECK_THROWS_WITH_AS(parse_context_exchange("all-to-al"), doctest::Contains("did you mean 'all-to-all'?"), InputError);
 }
 
+TEST_CASE("what Transformer Engine copies around the blocks of a ring and around gathers of 8 bits counts as traffic") {
+  const auto moved = [](const std::vector<Kernel>& kernels, KernelPass pass) {
+    double bytes = 0;
+    for (const Kernel& kernel : kernels) bytes += kernel.pass == pass ? kernel.count * kernel.bytes : 0;
+    return bytes;
+  };
+  // Queries [128, 256], keys and values [128, 128] each, of 4 layers; a block of its own and three others.
+  const double queries = 128 * 256 * 2;
+  const double keys = 128 * 128 * 2;
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto more = [&](KernelPass pass, const Sharing& sharing) {
+      return moved(shared(recompute, sharing)[0].work.kernels, pass) -
+             moved(shared(recompute, {.context = 4})[0].work.kernels, pass);
+    };
+    const Sharing ring{.context = 4, .exchange = ContextExchange::ring};
+    CHECK(more(KernelPass::forward, ring) == doctest::Approx(4 * (2 + 3 * 1.5) * queries));
+    CHECK(more(KernelPass::recompute, ring) == doctest::Approx(recompute == Recompute::none ? 0 : 4 * (2 + 3 * 1.5) * queries));
+    CHECK(more(KernelPass::backward_input, ring) ==
+          doctest::Approx(4 * (14 * keys + 3 * queries + 3 * (10 * keys + 4.5 * queries))));
+    const Sharing two{.context = 4, .exchange = ContextExchange::two_level, .inner = 2};
+    CHECK(more(KernelPass::forward, two) == doctest::Approx(4 * (2 + 1.5) * queries));
+    CHECK(more(KernelPass::forward, {.context = 4, .exchange = ContextExchange::all_to_all}) == 0);
+  }
+  Transformer decoder = model();
+  decoder.products = ProductFormat::fp8;
+  const auto transposed = [&](const Sharing& sharing) {
+    const Workload work{decoder, Batch{.sequence = sequence, .microbatch_size = 1, .global_batch = 4}};
+    const std::vector<SharedStage> stages = share_stages(decoder, work.batch(), Recompute::none, work.split(1), sharing);
+    double bytes = 0;
+    for (const Kernel& kernel : stages[0].work.kernels) bytes += kernel.before_blackwell ? kernel.count * kernel.bytes : 0;
+    return bytes;
+  };
+  // Two inputs and two gradients [sequence, hidden] of each of 4 layers, read and written.
+  CHECK(transposed({.tensor = 4}) == 4 * 4 * 2 * sequence * 256);
+  CHECK(transposed({.tensor = 4, .sequence_parallel = false}) == 0);
+  CHECK(transposed({}) == 0);
+  decoder.products = ProductFormat::mxfp8;
+  CHECK(transposed({.tensor = 4}) == 0);
+}
+
 TEST_CASE("a product in pieces waits for an exchange before it") {
   const Sharing sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::all_to_all, .overlap = true};
   const StageBody body = shared(Recompute::none, sharing)[0].forward;
@@ -244,7 +286,8 @@ TEST_CASE("a product in pieces waits for an exchange before it") {
   const auto second = std::find_if(first + 1, body.end(), exchange);
   REQUIRE(second != body.end());
   const auto product = second + 1;
-  CHECK(product->pieces == 4);
+  CHECK(product->is_compute());
+  CHECK((product + 1)->kind == BodyStep::Kind::reduce_scatter);
   CHECK(product->after[0] == static_cast<std::int32_t>(second - body.begin()));
 }
 
@@ -283,7 +326,7 @@ TEST_CASE("torchtitan gathers 8-bit inputs after their cast, and again only with
   CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::all_gather, false) == Sum{9, (8 + 2) * stream});
   CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::reduce_scatter, false) == Sum{9, 9 * 2 * stream});
   // With overlap a piece for each rank; of one scale a row sums only.
-  CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::all_gather, false).count == 8 * 3 + 1);
+  CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::ring, false) == Sum{8 * 3, 8 * 3 * stream / 4});
   CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::reduce_scatter, false).count == 8 * 4 + 1);
   decoder.products = ProductFormat::fp8_rows;
   CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::all_gather, false) == Sum{9, 9 * 2 * stream});

@@ -26,13 +26,14 @@ namespace tawpipe::inline v0::detail {
 /// reduce-scatter, during which the gradient of the weights is computed. Without sequence
 /// parallelism: an all-reduce in place of each reduce-scatter, and all-gathers only of what another
 /// stage sent. With overlap: a product of gathered tokens begins with those of its own rank, and
-/// goes on as the others arrive, in pieces; one whose results are summed sends each piece
-/// (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
+/// goes on as those of one rank after the other arrive; one whose results are summed sends each of
+/// four pieces (Transformer Engine, module/base.py, user buffers: ring_exchange, in tp_size steps
+/// by copy engines, and pipeline, in 4).
 ///
 /// torchtitan keeps the gathered input that the gradient of the weights needs, or gathers it again
-/// with the norm before it; each product waits for all gathers before it. With 8-bit products of
-/// one scale a tensor, the cast numbers are gathered; with one scale a row, its overlap covers only
-/// sums.
+/// with the norm before it; each product waits for all gathers before it. With one scale a row, its
+/// overlap covers only sums. Inputs of 8- and 4-bit products are gathered after the cast
+/// (Transformer::gathers_narrow_inputs).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
 /// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
@@ -44,7 +45,7 @@ class BodyWriter {
     const auto whole = static_cast<double>(batch.tokens());
     tokens_ = whole / sharing.context;
     element_ = static_cast<double>(size_bytes(model.dtype));
-    gathered_ = model.gathers_narrow_inputs() ? 1 : element_;
+    gathered_ = model.gathers_narrow_inputs() ? bytes_of(model.products) : element_;
     hidden_ = model.hidden;
     query_ = static_cast<double>(model.query_width()) / sharing.tensor;
     // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold
@@ -169,8 +170,14 @@ class BodyWriter {
     return at;
   }
 
-  /// Transformer Engine's number; PyTorch's is one for each rank.
+  /// Of a sum: Transformer Engine's number; PyTorch's is one for each rank.
   int pieces() const { return model_.is_torchtitan() ? sharing_.tensor : 4; }
+  /// Adds one of `all` pieces of a product. Transformer Engine runs them on several streams, so that
+  /// together they fill the device as one product (common/comm_gemm_overlap: _stream_compute).
+  void piece(double flops, double traffic, int all, std::int32_t after) {
+    compute_apart(flops / all, traffic / all, after);
+    if (model_.is_torchtitan()) body_.back().pieces = all;
+  }
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
   bool gathers_overlap() const { return overlaps() && !model_.gathers_apart(); }
   /// A product of tokens, of which all tensor-parallel ranks have a part.
@@ -185,16 +192,14 @@ class BodyWriter {
       compute(flops, traffic, {waits ? other : gathered < 0 ? last() : gathered});
       return other;
     }
-    // All but a rank's own tokens travel while those are computed.
+    // A rank passes on its own tokens, then those that arrived, one part of each rank a hop.
     std::int32_t arrived = before;
-    const int all = pieces();
-    for (int piece = 0; piece < all; ++piece) {
+    for (int part = 0; part < sharing_.tensor; ++part) {
       const std::int32_t current = arrived;
-      if (piece + 1 < all) {
-        arrived = collective(Kind::all_gather, false, gradients, tokens_ * gathered_ * hidden_ / (all - 1), before);
+      if (part + 1 < sharing_.tensor) {
+        arrived = collective(Kind::ring, false, gradients, tokens_ * gathered_ * hidden_ / sharing_.tensor, current);
       }
-      compute_apart(flops / all, traffic / all, current);
-      body_.back().pieces = all;
+      piece(flops, traffic, sharing_.tensor, current);
     }
     return again ? collective(Kind::all_gather, false, false, tokens_ * gathered_ * hidden_, before) : -1;
   }
@@ -206,10 +211,8 @@ class BodyWriter {
       return;
     }
     const int all = pieces();
-    for (int piece = 0; piece < all; ++piece) {
-      const std::int32_t before = piece == 0 ? last() : last_compute();
-      compute_apart(flops / all, 0, before);
-      body_.back().pieces = all;
+    for (int part = 0; part < all; ++part) {
+      piece(flops, 0, all, part == 0 ? last() : last_compute());
       collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / all, last());
     }
   }
@@ -308,24 +311,27 @@ class BodyWriter {
     }
   }
   /// Keys and values of `size` bytes circulate with `work`. Each rank holds an early and a late
-  /// piece of the sequence, so that all blocks are equal work. In the backward the gradients of
-  /// keys and values circulate with them, and one step further to their owner.
+  /// piece of the sequence, so that all blocks are equal work. A backward begins with the keys that
+  /// the forward ended with, and ends with a rank's own, so that gradients of keys and values, which
+  /// follow these a block later, reach their owner during its last block.
+  /// Source: Transformer Engine, AttnFuncWithCPAndKVP2P.
   /// @param inner  each rank sends to the one that many further on
   void ring(bool backward, double work, double size, int inner) {
     const int blocks = sharing_.context / inner;
-    const auto pass_on = [&](double bytes, std::int32_t after) {
-      const std::int32_t sent = collective(Kind::ring, true, backward, bytes, after);
-      if (inner > 1) body_.back().inner = inner;
-      return sent;
-    };
-    const std::int32_t start = last();
-    std::int32_t arrived = -1;
+    const int hops = backward ? blocks : blocks - 1;
+    std::int32_t done = last();
+    std::int32_t arrived = done;
     for (int block = 0; block < blocks; ++block) {
       const std::int32_t current = arrived;
-      if (block + 1 < blocks) arrived = pass_on(backward ? 2 * size : size, std::max(start, current));
-      compute_apart(work / blocks, 0, std::max(start, current));
+      if (block < hops) {
+        const int parts = backward && block > 0 && block + 1 < hops ? 2 : 1;
+        arrived = collective(Kind::ring, true, backward, parts * size, std::max(done, current));
+        if (inner > 1) body_.back().inner = inner;
+      }
+      compute_apart(work / blocks, 0, current);
+      done = backward ? last() : done;
     }
-    if (backward) pass_on(size, last());
+    if (backward) compute(0, 0, {arrived});
   }
   /// Adds a computation that is not merged with the one before it.
   void compute_apart(double flops, double traffic, std::int32_t after) {
