@@ -18,7 +18,7 @@ struct DeviceCurves {
   double products_fp8 = 0.7;   ///< of the 8-bit peak
   double products_fp4 = 0.6;   ///< of the 4-bit peak
   double weight_gradient = 1;  ///< factor where results are added to a float32 gradient
-  double inner_ramp = 96;      ///< inner dimension equivalent to a tile's start and end
+  double inner_ramp = 96;      ///< inner dimension, in 16 bits, equivalent to a tile's start and end
 
   // Fused attention: 256 rows of a head are a tile.
   /// forward, of the 16-bit peak, in the limit of large heads and many tiles
