@@ -92,14 +92,12 @@ for attempt in range(kills):
     victim = rng.choice(ranks) if to_rank else launcher.pid
     os.kill(victim, kind)
     begin = time.monotonic()
-    alone = None  # since when
+    seen = begin  # when a rank was last there
     while launcher.poll() is None or any(is_there(rank) for rank in ranks):
         now = time.monotonic()
         if any(is_there(rank) for rank in [*ranks, *ranks_of(launcher)]):
-            alone = None
-        else:
-            alone = alone or now
-        if alone and now - alone > OPEN_MPI_LIMIT:
+            seen = now
+        if now - seen > OPEN_MPI_LIMIT:
             print(f"the launcher is left without ranks for {OPEN_MPI_LIMIT} s, and killed")
             launcher.kill()
             launcher.wait()

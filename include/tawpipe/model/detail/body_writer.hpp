@@ -317,7 +317,7 @@ class BodyWriter {
   /// Source: Transformer Engine, AttnFuncWithCPAndKVP2P.
   /// @param inner  each rank sends to the one that many further on
   void ring(bool backward, double work, double size, int inner) {
-    const int blocks = sharing_.context / inner;
+    const int blocks = sharing_.attention_blocks();
     const int hops = backward ? blocks : blocks - 1;
     std::int32_t done = last();
     std::int32_t arrived = done;
