@@ -84,8 +84,10 @@ with tempfile.TemporaryDirectory() as folder:
             words = shlex.split(example)
             if not words or words[0] != "tawpipe" or needs_files.search(example):
                 continue
-            if words[1] == "plan" and "--emit" not in words:
-                words += ["--budget", "3000000"]  # for what the search finds see tests/unit/search
+            if words[1] in ("plan", "improve"):  # for what a search finds see tests/unit/search
+                if "--budget" in words:
+                    del words[(at := words.index("--budget")):at + 2]
+                words += ["--budget", "10000000" if "--emit" in words else "3000000" if words[1] == "plan" else "1000000"]
             result = subprocess.run([tawpipe, *words[1:]], capture_output=True, text=True, cwd=folder)
             check(result.returncode == 0, f"an example of --help: {example.strip()}", result.stderr)
             ran += 1

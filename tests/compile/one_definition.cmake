@@ -1,6 +1,7 @@
-# In an object of every header, nothing but what several files of a program may define: -Dnm, -Dobject.
+# In objects of all headers, nothing but what several files of a program may define: -Dnm, -Dobjects (by commas).
 # Not: a test of behaviour.
-execute_process(COMMAND "${nm}" --defined-only -C "${object}" OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "," ";" objects "${objects}")
+execute_process(COMMAND "${nm}" --defined-only -C ${objects} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 # Strong symbols, which a second file would define again; and data that each file has by itself.
 string(REGEX MATCHALL "[^\n]* ([TDBRGSA] [^\n]*|[dbr] tawpipe::[^\n]*)" found "${symbols}")
 if(found)
@@ -9,5 +10,5 @@ if(found)
 endif()
 string(REGEX MATCH " [Wu] tawpipe::" any "${symbols}")
 if(NOT any)
-  message(FATAL_ERROR "${object} has no symbol of tawpipe's: it holds no header")
+  message(FATAL_ERROR "${objects} have no symbol of tawpipe's: they hold no header")
 endif()

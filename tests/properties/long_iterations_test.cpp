@@ -1,6 +1,6 @@
-// Random iterations of many microbatches against what two short ones say of them (TAWPIPE_DRAWS=1000
-// for more).
-// Not: when a plan does so (unit/search/plan_test.cpp).
+// Iterations of many microbatches against what two short ones say of them: random (TAWPIPE_DRAWS=1000
+// for more), and one that a plan estimates.
+// Not: other plans (unit/search/plan_test.cpp).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,10 +9,14 @@
 #include <vector>
 
 #include "schedules.hpp"
+#include "support/clusters.hpp"
+#include "support/plan_requests.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/extrapolate.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
+#include "tawpipe/search/plan.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/clusters.hpp"
 
@@ -72,4 +76,26 @@ TEST_CASE("short iterations say what a long one takes") {
                         << at(1));
   CHECK(at(0.5) < 1e-6);
   CHECK(at(0.9) < 0.005);
+}
+
+TEST_CASE("a long iteration is estimated from short ones") {
+  PlanRequest asked = support::request(support::cluster(2));
+  asked.axes = {1, 1, 1, 2, 1};
+  asked.problem.global_batch = 160'001;
+  asked.microbatch_sizes = {1};
+  asked.recompute = {Recompute::none};
+  asked.schedules = {{"1f1b"}};
+  const PlanResult found = plan(asked, shipped());
+  REQUIRE(found.plans.size() == 1);
+  const Plan& best = found.plans.front();
+  CHECK(best.estimated);
+  CHECK(!found.proven_best);
+  CHECK(best.summary.microbatches == asked.problem.global_batch);
+  CHECK(best.summary.makespan >= best.bound);
+  Problem whole = problem_of(asked, best.layout, best.choice);
+  whole.max_tasks = 1e9;
+  const Summary all = predict(whole, shipped()).summary;
+  CHECK(best.summary.makespan / all.makespan == doctest::Approx(1).epsilon(1e-6));
+  CHECK(best.summary.fullest() == all.fullest());
+  CHECK(best.summary.tasks == all.tasks);
 }

@@ -29,14 +29,15 @@ def main():
     tools, user = work / "tools", work / "user"
     for folder in (tools, user):
         shutil.rmtree(folder, ignore_errors=True)
-        if run(sys.executable, "-m", "venv", folder, capture_output=True).returncode != 0:
+        without = ["--without-pip"] if folder == user else []  # the other's pip installs there too
+        if run(sys.executable, "-m", "venv", *without, folder, capture_output=True).returncode != 0:
             skip("this Python makes no virtual environments; on Debian: apt-get install python3-venv")
     if sys.platform == "linux" and not pathlib.Path(get_include(tools / "bin/python"), "Python.h").exists():
         skip("Python's headers are missing; on Debian: apt-get install python3-dev")
     quiet = ["--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", "20"]
     if run(tools / "bin/pip", "install", *quiet, "scikit-build-core", "nanobind").returncode != 0:
         skip("PyPI cannot be reached: scikit-build-core and nanobind are not installed")
-    if run(user / "bin/pip", "install", *quiet, "numpy").returncode != 0:
+    if run(tools / "bin/pip", "--python", user, "install", *quiet, "numpy").returncode != 0:
         skip("PyPI cannot be reached: numpy is not installed")
     # The build folder stays: a second run compiles only what changed. -O1 compiles in half of the time of a release.
     environment = dict(os.environ, CMAKE_BUILD_PARALLEL_LEVEL=str(os.cpu_count()), PATH=f"{tools / 'bin'}:{os.environ['PATH']}")
@@ -46,7 +47,7 @@ def main():
         "-Ccmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1", f"-Ccmake.define.TAWPIPE_COMPILED_FOLDER={sys.argv[4]}", "-w", wheels, source,
         check=True, env=environment)
     wheel, = wheels.glob("tawpipe-*.whl")
-    run(user / "bin/pip", "install", *quiet, "--no-deps", wheel, check=True)
+    run(tools / "bin/pip", "--python", user, "install", *quiet, "--no-deps", wheel, check=True)
     environment["TAWPIPE_COMMAND"] = sys.argv[3]
     sys.exit(run(user / "bin/python", source / "tests/python/test_tawpipe.py", cwd=work, env=environment).returncode)
 

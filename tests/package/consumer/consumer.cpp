@@ -17,7 +17,11 @@
 #endif
 
 #ifdef BASE_ONLY
+#ifdef INSTALLED
 #include <tawpipe/tawpipe.hpp>
+#else
+#include <tawpipe/schedules/gpipe.hpp>
+#endif
 #include <tawpipe/verify/validate.hpp>
 #ifdef BOOST_CONFIG_HPP
 #error "the library includes Boost where nobody has asked for it"

@@ -286,28 +286,6 @@ TEST_CASE("many microbatches are ordered by a few, and the answer is still the b
   check_like_exhaustive(many);
 }
 
-TEST_CASE("a long iteration is estimated from short ones") {
-  PlanRequest asked = request(support::cluster(2));
-  asked.axes = {1, 1, 1, 2, 1};
-  asked.problem.global_batch = 160'001;
-  asked.microbatch_sizes = {1};
-  asked.recompute = {Recompute::none};
-  asked.schedules = {{"1f1b"}};
-  const PlanResult found = plan(asked, shipped());
-  REQUIRE(found.plans.size() == 1);
-  const Plan& best = found.plans.front();
-  CHECK(best.estimated);
-  CHECK(!found.proven_best);
-  CHECK(best.summary.microbatches == asked.problem.global_batch);
-  CHECK(best.summary.makespan >= best.bound);
-  Problem whole = problem_of(asked, best.layout, best.choice);
-  whole.max_tasks = 1e9;
-  const Summary all = predict(whole, shipped()).summary;
-  CHECK(best.summary.makespan / all.makespan == doctest::Approx(1).epsilon(1e-6));
-  CHECK(best.summary.fullest() == all.fullest());
-  CHECK(best.summary.tasks == all.tasks);
-}
-
 TEST_CASE("a problem that cannot be planned is refused") {
   PlanRequest wrong = request(with_memory(1_GB));
   wrong.problem.model.reset();
