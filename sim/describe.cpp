@@ -16,13 +16,16 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
     const DeviceCurves curves = kernels->curves(device);
     const bool four = format == ProductFormat::nvfp4;
     const double share = four ? curves.products_fp4 : is_narrow(format) ? curves.products_fp8 : curves.products;
-    return fmt::format("kernels by shape as on {}{}{}: products at most {} of the {}peak, {} of the memory bandwidth",
+    return fmt::format("kernels by shape as on {}{}{}: products at most {} of the {}peak, {} of the memory bandwidth{}",
                        curves.generation, has_own_curves(device) ? "" : concat(" (", device.name, " has no curves of its own)"),
                        kernels->changes.empty() ? "" : ", with figures replaced", format_percent(share, 0),
                        four                ? "4-bit "
                        : is_narrow(format) ? "8-bit "
                                            : "matrix ",
-                       format_percent(curves.memory, 0));
+                       format_percent(curves.memory, 0),
+                       kernels->graphs == CudaGraphs::layers      ? "; a CUDA graph for each layer"
+                       : kernels->graphs == CudaGraphs::iteration ? "; a CUDA graph for an iteration"
+                                                                  : "");
   }
   if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
     return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",

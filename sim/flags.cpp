@@ -170,6 +170,10 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us\n"
            "or times measured on a machine, as tawpipe calibrate writes them: measured:FILE",
            "COST", "Times");
+  add_text(app, "--cuda-graphs", request.cuda_graphs,
+           "What is launched as CUDA graphs, with --cost kernels: none (default), layers (one for each layer's forward and\n"
+           "backward) or iteration (one for all forwards and backwards)",
+           "none|layers|iteration", "Times");
   add_text(app, "--hold-sms", request.hold_sms,
            "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
            "on, off (default), or KEY=VALUE,...\n"

@@ -202,6 +202,13 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   const auto* measured = std::get_if<MeasuredCost>(&cost);
   const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;
   if (work) take_measured_work(*work, request, model);
+  const CudaGraphs graphs = parse_cuda_graphs(request.cuda_graphs);
+  if (auto* kernels = std::get_if<KernelCost>(&cost)) {
+    kernels->graphs = graphs;
+  } else if (graphs != CudaGraphs::none) {
+    throw InputError(
+        concat("--cuda-graphs ", name(graphs), " needs --cost kernels, whose times have the host and gaps between kernels"));
+  }
   const HeldSms held = parse_hold_sms(request.hold_sms);
   std::visit([&](auto& any) { any.held_sms = held; }, cost);
   Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster, request.device),

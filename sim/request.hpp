@@ -66,8 +66,9 @@ struct Request {
   std::string master_dtype;    ///< "": float32, where the model's is narrower
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";
-  std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
-  std::string limit;     ///< of memory; "": 4 GiB, or half of this machine's if that is less
+  std::string cuda_graphs = "none";  ///< layers or iteration
+  std::string hold_sms;              ///< on, off or KEY=VALUE,...; "" is off
+  std::string limit;                 ///< of memory; "": 4 GiB, or half of this machine's if that is less
   Noise noise;
   std::string stragglers;              ///< PROBABILITYxSLOWDOWN; goes into `noise`
   std::string json;                    ///< a file, or "-" for standard output

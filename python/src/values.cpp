@@ -128,6 +128,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("offload", &sim::Request::offload)
       .def_rw("fold", &sim::Request::fold)
       .def_rw("cost", &sim::Request::cost)
+      .def_rw("cuda_graphs", &sim::Request::cuda_graphs)
       .def_rw("hold_sms", &sim::Request::hold_sms)
       .def_rw("layout", &sim::Request::layout)
       .def_rw("sequence_parallel", &sim::Request::sequence_parallel)

@@ -219,7 +219,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-            hold_sms: str = "off") -> Comparison:
+            cuda_graphs: str = "none", hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -239,6 +239,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
             "measured:FILE" (docs/quick_start.md).
+        cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
         hold_sms: "on": communications hold SMs while they wait and move data; or "ctas=8,..." (docs/sweeps.md).
 
     Raises:
@@ -247,6 +248,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
                        gathered_weights, swiglu)
+    request.cuda_graphs = cuda_graphs
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
 
@@ -256,7 +258,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
              offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
              gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-             hold_sms: str = "off", fold: str = "off") -> Prediction:
+             cuda_graphs: str = "none", hold_sms: str = "off", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
@@ -272,6 +274,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
                        gathered_weights, swiglu)
     request.fold = fold
+    request.cuda_graphs = cuda_graphs
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
@@ -284,8 +287,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
-         bucket: int | None = None, tp_comm_overlap: bool | None = None, products: str = "", gathered_weights: str = "",
-         swiglu: str = "",
+         bucket: int | None = None, tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "",
+         gathered_weights: str = "", swiglu: str = "",
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
@@ -319,7 +322,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
                         ("overlap_grad_reduce", overlap_grad_reduce),
                         ("overlap_param_gather", overlap_param_gather), ("bucket", bucket),
-                        ("tp_comm_overlap", tp_comm_overlap),
+                        ("tp_comm_overlap", tp_comm_overlap), ("cuda_graphs", cuda_graphs),
                         ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
                         ("master_dtype", master_dtype)):
         if value is not None:

@@ -73,6 +73,11 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     host.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
     trials.push_back({{"states or activations in host memory (--offload)"}, {}, std::move(host)});
   }
+  if (std::holds_alternative<KernelCost>(asked.problem.cost) && graphs_of(asked.problem.cost) == CudaGraphs::none) {
+    PlanRequest graphs = around_best(asked, best);
+    std::get<KernelCost>(graphs.problem.cost).graphs = CudaGraphs::iteration;
+    trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
+  }
   if (flags.base.products.empty() && !flags.is_given("--products") && cluster.device(Rank{0}).peak_fp8.value() > 0) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";

@@ -35,6 +35,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   take("--overlap-param-gather", request.overlap_gathers, on(problem.overlap_gathers));
   if (!keep("--bucket")) request.bucket = problem.bucket;
   take("--tp-comm-overlap", request.tensor_overlap, on(problem.tensor_overlap));
+  take("--cuda-graphs", request.cuda_graphs, std::string{name(graphs_of(problem.cost))});
   take("--gradient-dtype", request.gradient_dtype, problem.parameter_bytes.gradient == 4 ? "float32" : "");
   take("--offload", request.offload, name(problem.offload));
 }

@@ -24,6 +24,15 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 bool is_torchtitan(const TruthRow& row) { return has(lower_case(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
 bool is_fsdp(const TruthRow& row) { return has(lower_case(row.zero), "fsdp") || is_torchtitan(row); }
 
+/// What the flags (in lower case) say is captured in CUDA graphs: of MLPerf's configurations, or of
+/// Megatron-LM's; those of parts of a layer count for nothing.
+CudaGraphs captured_graphs(const std::string& flags) {
+  if (has(flags, "full_cuda_graph=1") || has(flags, "cuda_graph_impl=full_iteration")) return CudaGraphs::iteration;
+  const bool whole = has(flags, "cuda_graph_scope=full_iteration");
+  if (has(flags, "cuda_graph_impl=local")) return whole ? CudaGraphs::iteration : CudaGraphs::layers;
+  return has(flags, "mcore_cuda_graph=1") || has(flags, "layer_cuda_graph=1") ? CudaGraphs::layers : CudaGraphs::none;
+}
+
 /// MosaicML's models, trained by Composer.
 bool is_mpt(const TruthRow& row) { return lower_case(row.model).starts_with("mpt"); }
 
@@ -278,6 +287,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.tensor_overlap = fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && plain);
   if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
     problem.model->edges_count_as_layers = true;
+  if (auto* kernels = std::get_if<KernelCost>(&problem.cost)) kernels->graphs = captured_graphs(overlap);
   problem.offload = {.activations = *offloaded > 0, .layers = *offloaded};
   problem.usable_memory = 1;
   return problem;

@@ -65,6 +65,11 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   CHECK(memory(" --loss-dtype model") < memory(""));
   CHECK(time(" --loss-dtype model") < plain);
   CHECK(time(" --loss-dtype float32") == plain);
+  CHECK(time(" --cuda-graphs layers") < plain);
+  CHECK(time(" --cuda-graphs iteration") < time(" --cuda-graphs layers"));
+  CHECK(time(" --cuda-graphs none") == plain);
+  support::check_refused(run(problem + " --cuda-graphs step"), {"CUDA graphs", "step", "iteration"});
+  support::check_refused(run(problem + " --cuda-graphs layers --cost roofline"), {"--cuda-graphs layers", "--cost kernels"});
   support::check_refused(run(problem + " --loss-dtype float16"), {"--loss-dtype", "float32", "model"});
   const auto recomputed = [&](const std::string& policy) {
     return parsed(

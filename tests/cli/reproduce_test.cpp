@@ -135,6 +135,27 @@ TEST_CASE("a row's columns say what its source runs: its vocabulary, a tied outp
   CHECK(seconds(2, 2) > 1.05 * seconds(0, 2));  // the logits are read again
 }
 
+TEST_CASE("a row's flags say what is captured in CUDA graphs") {
+  const support::Folder folder;
+  std::string rows;
+  for (const char* flags :
+       {"", "full_cuda_graph=0;mcore_cuda_graph=1", "cuda_graph_impl=local;cuda_graph_scope=full",
+        "full_cuda_graph=1;mcore_cuda_graph=1", "cuda_graph_impl=local;cuda_graph_scope=full_iteration",
+        "cuda_graph_impl=none;cuda_graph_scope=full_iteration", "cuda_graph_impl=transformer_engine;cuda_graph_scope=attn"})
+    rows +=
+        std::string{"lab,gpt,H100,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,1,BF16,none,none,"} + flags + ",1,,,\n";
+  const json answer = json::parse(run("reproduce --json - " + folder.write("runs.csv", truth_names + rows)).out);
+  std::vector<double> seconds;
+  for (const json& one : answer.at("sources")[0].at("predictions")) seconds.push_back(one.at("predicted_s").get<double>());
+  REQUIRE(seconds.size() == 7);
+  CHECK(seconds[1] < seconds[0]);
+  CHECK(seconds[2] == seconds[1]);
+  CHECK(seconds[3] < seconds[1]);
+  CHECK(seconds[4] == seconds[3]);
+  CHECK(seconds[5] == seconds[0]);
+  CHECK(seconds[6] == seconds[0]);
+}
+
 TEST_CASE("a table of measured runs: every row predicted or refused with its reason, and the figures of each source") {
   const support::Folder folder;
   const std::string file = folder.write(

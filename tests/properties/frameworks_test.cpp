@@ -27,7 +27,7 @@ std::string decisive(const FrameworkJob& job) {
   for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
   text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)),
                  job.recompute_layers, name(job.recompute_parts), " g", job.gradient_bytes, " s", optimizer_of(job)->master, " ",
-                 optimizer_of(job)->moment, " o", name(job.offload));
+                 optimizer_of(job)->moment, " o", name(job.offload), " g", name(job.graphs));
   if (job.dtype) text += concat(" ", name(*job.dtype));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange), job.context_inner);
@@ -84,6 +84,8 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   if (framework == Framework::megatron && random.between(0, 4) == 0) problem.bucket = 10'000'000;
   coin(problem.tensor_overlap);
   coin(problem.offload.optimizer);
+  if (random.between(0, 4) == 0)
+    std::get<KernelCost>(problem.cost).graphs = static_cast<CudaGraphs>(random.between(0, cuda_graph_scopes - 1));
   if (random.between(0, 7) == 0) problem.model->loss_chunk = 8192;
   if (random.between(0, 7) == 0) problem.stage_cut.balanced = true;
   problem.context_exchange = static_cast<ContextExchange>(random.between(0, context_exchanges - 1));

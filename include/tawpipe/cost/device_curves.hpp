@@ -30,6 +30,8 @@ struct DeviceCurves {
 
   double memory = 0.85;      ///< of the bandwidth, by memory-bound kernels
   double kernel_gap = 2e-6;  ///< s from a kernel's end to the next one's start
+  /// the same in a CUDA graph, on an H100 (Hazy Research, Look Ma, No Bubbles, 2025)
+  double graph_gap = 1.3e-6;
   /// Seconds that the host takes to launch a layer's forward (and what is recomputed), and its
   /// backward, which autograd runs; a pass is not faster.
   double host_layer = 0;
@@ -68,6 +70,7 @@ inline std::span<const CurveField> curve_fields() {
       {"collective-bandwidth", &DeviceCurves::collective_bandwidth, 2, "of what NCCL's table expects of one inside a node"},
       {"collective-latency", &DeviceCurves::collective_latency, 100, "times what NCCL's table expects of it"},
       {"kernel-gap", &DeviceCurves::kernel_gap, 1, "seconds from a kernel to the next"},
+      {"graph-gap", &DeviceCurves::graph_gap, 1, "seconds from a kernel of a CUDA graph to the next"},
       {"host-layer", &DeviceCurves::host_layer, 1, "seconds that the host takes to launch a layer's forward"},
       {"host-backward", &DeviceCurves::host_backward, 1, "seconds that the host takes to launch a layer's backward"},
       {"host-collective", &DeviceCurves::host_collective, 1, "seconds that the host takes to launch a collective of a layer"},

@@ -10,6 +10,7 @@
 
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/cuda_graphs.hpp"
 #include "tawpipe/cost/curves/ampere.hpp"
 #include "tawpipe/cost/curves/blackwell.hpp"
 #include "tawpipe/cost/curves/hopper.hpp"
@@ -91,7 +92,8 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
 
 /// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels,
 /// gaps between them included, and no less than the host takes to launch it, embedding and head as
-/// a layer each. Messages: as chosen by NCCL's table for each size (nccl_path()); sends take the
+/// a layer each. A layer's graph is one launch in place of about ten, and has its collectives; that
+/// of an iteration is none of a pass. Messages: as chosen by NCCL's table for each size (nccl_path()); sends take the
 /// route's latencies and share its links.
 ///
 /// A stage with unknown kernels takes its operations at the rate of large products and its traffic
@@ -101,6 +103,7 @@ struct KernelCost {
   std::vector<std::pair<double DeviceCurves::*, double>> changes = {};
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< held by communications; off
+  CudaGraphs graphs = CudaGraphs::none;
 
   /// The generation's curves, with the changes, over the device's own multiprocessors; products by
   /// the card's power (KnownDevice::sustained).
@@ -131,23 +134,26 @@ struct KernelCost {
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
     for (const Kernel& kernel : work.kernels) {
       if (!runs(kernel.pass, passes) || (kernel.before_blackwell && detail::compute_capability(device) >= 100)) continue;
-      const double time = kernel.count * kernel_seconds(kernel, known, device);
+      const double time = kernel.count * seconds_of(kernel, known, device);
       sum += time;
       if (work.pieces == 1 || kernel.kind != Kernel::Kind::product) continue;
       products += time;
       Kernel piece = kernel;
       piece.m = (kernel.m + work.pieces - 1) / work.pieces;
-      in_pieces += kernel.count * work.pieces * kernel_seconds(piece, known, device);
+      in_pieces += kernel.count * work.pieces * seconds_of(piece, known, device);
     }
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
     const int launched = work.layers + (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
-    double again = 0;
-    if (passes.backward_input && schedule.stage(task.stage).recompute.value() > 0)
-      again = known.host_layer * (launched - work.layers + work.recomputed);
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
-    const double launches = host * launched + again + known.host_collective * work.collectives;
+    const bool again = passes.backward_input && schedule.stage(task.stage).recompute.value() > 0;
+    const int edges = launched - work.layers;
+    const double of_layers = host * work.layers + (again ? known.host_layer * work.recomputed : 0);
+    const double of_edges = host * edges + (again ? known.host_layer * edges : 0);
+    double launches = 0;  // s of the host
+    if (graphs == CudaGraphs::none) launches = of_layers + of_edges + known.host_collective * work.collectives;
+    if (graphs == CudaGraphs::layers) launches = of_layers / operations_of_layer + of_edges;
     return seconds(std::max(work.fraction * (longer * sum) + copies, work.fraction * launches));  // of a body's step: its part
   }
 
@@ -181,8 +187,12 @@ struct KernelCost {
     return false;  // unreachable
   }
 
-  static double kernel_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
-    const double gaps = curves.kernel_gap * kernel.launches;
+  /// that a host launches: PyTorch's modules and functions
+  static constexpr double operations_of_layer = 10;
+
+  double seconds_of(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) const {
+    const bool in_graph = graphs == CudaGraphs::iteration || (graphs == CudaGraphs::layers && !kernel.of_edge);
+    const double gaps = (in_graph ? std::min(curves.graph_gap, curves.kernel_gap) : curves.kernel_gap) * kernel.launches;
     if (kernel.kind == Kernel::Kind::product) return gaps + product_seconds(kernel, curves, device);
     if (kernel.kind != Kernel::Kind::traffic) return gaps + attention_seconds(kernel, curves, device);
     return gaps + kernel.bytes / (device.memory_bandwidth.value() * curves.memory);

@@ -209,6 +209,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
                  "(--moment-dtype, --master-dtype)");
   reasons.add_if((moments || master) && (job.gradient_bytes != 2 || !(sharded || job.shards())),
                  "master weights in 16 bits have gradients of 16 bits, and are sharded (--gradient-dtype, --shard-states)");
+  reasons.add_if(job.graphs != CudaGraphs::none, "DeepSpeed captures no CUDA graphs in training (--cuda-graphs none)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }

@@ -41,6 +41,7 @@ struct FrameworkJob {
   bool overlap_gathers = true;
   std::int64_t bucket = automatic_bucket;  ///< parameters (Composition)
   bool tensor_overlap = false;
+  CudaGraphs graphs = CudaGraphs::none;
   ContextExchange context_exchange = ContextExchange::all_gather;
   int context_inner = 0;  ///< of an exchange in two levels
   Offload offload = {};
@@ -105,6 +106,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .overlap_gathers = problem.overlap_gathers,
       .bucket = problem.bucket,
       .tensor_overlap = problem.tensor_overlap,
+      .graphs = graphs_of(problem.cost),
       .context_exchange = layout.exchange.value_or(problem.context_exchange),
       .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
                            ? context_inner_of(problem, layout.mesh)
@@ -186,6 +188,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.overlap_gathers = job.overlap_gathers;
   base.bucket = job.bucket;
   base.tensor_overlap = job.tensor_overlap;
+  if (auto* kernels = std::get_if<KernelCost>(&base.cost)) kernels->graphs = job.graphs;
   base.context_exchange = job.context_exchange;
   base.context_inner = job.context_inner;
   base.offload = job.offload;

@@ -114,6 +114,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   job.overlap_gathers = flags.overlap_gathers || flags.torch_fsdp2;
   if (flags.bucket > 0) job.bucket = flags.bucket;
   job.tensor_overlap = flags.tensor_overlap;
+  job.graphs = detail::megatron_graphs(read);
   job.context_exchange = flags.context_exchange == "p2p"       ? ContextExchange::ring
                          : flags.context_exchange == "a2a"     ? ContextExchange::all_to_all
                          : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level
@@ -250,6 +251,10 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tcds");
   flags.sequence_parallel = job.sequence_parallel && flags.tensor > 1;
   flags.tensor_overlap = job.tensor_overlap && flags.tensor > 1;
+  flags.graph_random_numbers = job.graphs != CudaGraphs::none;
+  flags.unchecked_losses = job.graphs == CudaGraphs::iteration;
+  if (flags.graph_random_numbers) flags.graphs = "local";
+  if (flags.unchecked_losses) flags.graph_scope = "full_iteration";
   flags.distributed_optimizer = (job.shards() || sharded) && !fsdp2;
   flags.overlap_gradients = (job.overlap_gradients || name == "fsdp") && !fsdp2;
   flags.overlap_gathers = flags.distributed_optimizer && (job.overlap_gathers || name == "fsdp");

@@ -27,6 +27,12 @@ struct MegatronFlags {
   bool tp_pp_dp = false;
   bool sequence_parallel = false;
   bool tensor_overlap = false;
+  std::string graphs = "none";
+  std::string graph_scope;
+  bool layer_graphs = false;  ///< of releases up to 0.13, as external_graphs
+  bool external_graphs = false;
+  bool graph_random_numbers = false;  ///< Transformer Engine's tracker, which graphs need
+  bool unchecked_losses = false;      ///< which a graph of an iteration needs
   bool distributed_optimizer = false;
   bool overlap_gradients = false;
   bool overlap_gathers = false;
@@ -102,6 +108,15 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--use-tp-pp-dp-mapping", &F::tp_pp_dp},
                  {"--sequence-parallel", &F::sequence_parallel},
                  {"--tp-comm-overlap", &F::tensor_overlap},
+                 {"--cuda-graph-impl", &F::graphs, {"none", "local", "transformer_engine", "full_iteration"}},
+                 {"--cuda-graph-scope",
+                  &F::graph_scope,
+                  {"full", "full_iteration", "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"},
+                  true},
+                 {"--enable-cuda-graph", &F::layer_graphs},
+                 {"--external-cuda-graph", &F::external_graphs},
+                 {"--te-rng-tracker", &F::graph_random_numbers},
+                 {"--no-check-for-nan-in-loss-and-grad", &F::unchecked_losses},
                  {"--use-distributed-optimizer", &F::distributed_optimizer},
                  {"--overlap-grad-reduce", &F::overlap_gradients},
                  {"--overlap-param-gather", &F::overlap_gathers},

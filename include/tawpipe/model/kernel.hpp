@@ -74,6 +74,7 @@ struct Kernel {
   /// launches for a microbatch: one for each layer of the stage
   std::int32_t count = 1;
   std::int32_t launches = 1;
+  bool of_edge = false;           ///< of the embedding or the head, not of a layer
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
   std::int64_t m = 0;
   std::int64_t n = 0;

@@ -325,6 +325,7 @@ TAWPIPE_INLINE std::vector<Kernel> transformer_kernels(const Transformer& model,
     edge.traffic(KernelPass::forward, edge_forward_bytes, 4);
     edge.traffic(KernelPass::backward_input, edge_backward_bytes, 4);
   }
+  for (Kernel& kernel : edge.kernels) kernel.of_edge = true;
   layer.kernels.insert(layer.kernels.end(), edge.kernels.begin(), edge.kernels.end());
   return std::move(layer.kernels);
 }

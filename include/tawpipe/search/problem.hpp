@@ -34,6 +34,12 @@ namespace tawpipe::inline v0 {
 
 using Cost = std::variant<KernelCost, RooflineCost, FixedCost, MeasuredCost>;
 
+/// What is launched as CUDA graphs; none by costs that have no launches.
+inline CudaGraphs graphs_of(const Cost& cost) {
+  const auto* kernels = std::get_if<KernelCost>(&cost);
+  return kernels != nullptr ? kernels->graphs : CudaGraphs::none;
+}
+
 /// Whether copies that do the same are simulated once (simulate/folding.hpp).
 enum class Fold {
   off,

@@ -108,6 +108,45 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
   CHECK(time(slow, 2) == Approx(again ? 0.6 : 0.4));
 }
 
+TEST_CASE("kernels of a CUDA graph follow each other sooner, and the host launches all of them at once") {
+  using tawpipe::CudaGraphs;
+  const auto model = tawpipe::models::named("llama-3-8b");
+  const tawpipe::Workload work{model, {.sequence = 4096, .microbatch_size = 1, .global_batch = 1}};
+  tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
+  builder.stages({work.stage(0, 2, false, false), work.stage(0, 2, true, true)});
+  for (const int stage : {0, 1}) {
+    builder.add({.op = tawpipe::Op::forward, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{stage}, .microbatch = 0}, {});
+  }
+  const tawpipe::Schedule schedule = builder.build();
+  const tawpipe::Cluster cluster =
+      tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
+  const auto time = [&](CudaGraphs graphs, int task, double host = 1e-6) {
+    const KernelCost cost{.changes = {{&tawpipe::DeviceCurves::host_layer, host}}, .graphs = graphs};
+    return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{task}, cluster));
+  };
+  const auto launches = [&](int stage, bool edges) {
+    int sum = 0;
+    for (const tawpipe::Kernel& kernel : schedule.stage(tawpipe::StageId{stage}).kernels) {
+      if (kernel.pass == tawpipe::KernelPass::forward && kernel.of_edge == edges) sum += kernel.count * kernel.launches;
+    }
+    return sum;
+  };
+  const double sooner = tawpipe::curves::hopper.kernel_gap - tawpipe::curves::hopper.graph_gap;
+  CHECK(launches(0, false) > 20);
+  CHECK(launches(0, true) == 0);
+  CHECK(launches(1, true) > 0);
+  for (const int stage : {0, 1}) {
+    const double of_layers = time(CudaGraphs::none, stage) - time(CudaGraphs::layers, stage);
+    CHECK(of_layers == Approx(sooner * launches(stage, false)).epsilon(1e-4));
+    const double of_edges = time(CudaGraphs::layers, stage) - time(CudaGraphs::iteration, stage);
+    CHECK(of_edges == Approx(sooner * launches(stage, true)).epsilon(1e-4));
+  }
+  // A layer is one launch in place of ten; embedding and head are launched as ever.
+  CHECK(time(CudaGraphs::none, 1, 1) == Approx(4));
+  CHECK(time(CudaGraphs::layers, 1, 1) == Approx(2.2));
+  CHECK(time(CudaGraphs::iteration, 1, 1) == time(CudaGraphs::iteration, 1));
+}
+
 TEST_CASE("Blackwell Ultra: more power than a card of the same peak, and a faster forward of attention") {
   const KernelCost cost;
   const auto usual = cost.curves(tawpipe::device_named("GB200-186G"));

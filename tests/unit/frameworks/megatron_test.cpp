@@ -132,6 +132,35 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
   CHECK(job("--expert-model-parallel-size 1").notes.empty());
 }
 
+TEST_CASE("CUDA graphs of layers, of an iteration, and of parts of a layer") {
+  CHECK(job("").graphs == CudaGraphs::none);
+  for (const char* flags : {"--cuda-graph-impl local", "--cuda-graph-impl transformer_engine --cuda-graph-scope full",
+                            "--enable-cuda-graph --te-rng-tracker", "--external-cuda-graph"}) {
+    CAPTURE(flags);
+    CHECK(job(flags).graphs == CudaGraphs::layers);
+  }
+  CHECK(job("--cuda-graph-impl local --cuda-graph-scope full_iteration").graphs == CudaGraphs::iteration);
+  CHECK(job("--cuda-graph-impl full_iteration").graphs == CudaGraphs::iteration);
+  CHECK(job("--cuda-graph-impl none --cuda-graph-scope full_iteration").graphs == CudaGraphs::none);
+  const FrameworkJob parts = job("--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router");
+  CHECK(parts.graphs == CudaGraphs::none);
+  REQUIRE(parts.notes.size() == 1);
+  CHECK(parts.notes[0] == "run.sh, line 1: --cuda-graph-scope: simulated without CUDA graphs of parts of a layer");
+  CHECK(refusal("--cuda-graph-impl all").find("--cuda-graph-impl") != std::string::npos);
+
+  FrameworkJob whole =
+      job("--bf16 --cuda-graph-impl full_iteration --normalization RMSNorm --disable-bias-linear "
+          "--position-embedding-type rope");
+  REQUIRE(whole.model);
+  const std::string text = megatron_text(whole, {});
+  for (const char* flag : {"--cuda-graph-impl local", "--cuda-graph-scope full_iteration", "--te-rng-tracker",
+                           "--no-check-for-nan-in-loss-and-grad"}) {
+    CAPTURE(flag);
+    CHECK(text.find(flag) != std::string::npos);
+  }
+  CHECK(torchtitan_cannot(whole).back().find("CUDA graphs") != std::string::npos);
+}
+
 TEST_CASE("stages of given numbers of layers") {
   const std::string four = "--pipeline-model-parallel-size 4 --bf16 ";
   const auto layers = [&](const std::string& flags) { return name(job(four + flags).stage_cut); };

@@ -159,6 +159,19 @@ inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
                          " of --context-parallel-size"));
 }
 
+/// What is captured in CUDA graphs.
+/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15); full_iteration as an
+/// implementation is of later releases.
+inline CudaGraphs megatron_graphs(ReadSettings<MegatronFlags>& read) {
+  const MegatronFlags& flags = read.values;
+  if (flags.graphs == "full_iteration") return CudaGraphs::iteration;
+  if (flags.graphs == "none" && !flags.layer_graphs && !flags.external_graphs) return CudaGraphs::none;
+  if (flags.graph_scope == "full_iteration") return CudaGraphs::iteration;
+  if (flags.graph_scope.empty() || flags.graph_scope == "full") return CudaGraphs::layers;
+  read.note("--cuda-graph-scope", "simulated without CUDA graphs of parts of a layer");
+  return CudaGraphs::none;
+}
+
 /// Bytes of the optimizer's states of a parameter; 0: as if all of them were in float32.
 inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, Dtype dtype) {
   const MegatronFlags& flags = read.values;

@@ -63,7 +63,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
 inline constexpr std::string_view megatron_skipped =
     // kernels and numbers
     "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --no-fp8-wgrad --fp8-quantizer-factory "
-    "--num-layers-at-start-in-bf16 --num-layers-at-end-in-bf16 --fp4-recipe --fp4-quantizer-factory --te-rng-tracker "
+    "--num-layers-at-start-in-bf16 --num-layers-at-end-in-bf16 --fp4-recipe --fp4-quantizer-factory"
     "--inference-rng-tracker --transformer-impl --use-mcore-models --use-legacy-models --use-flash-attn "
     "--attention-softmax-in-fp32 "
     "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy "
@@ -71,8 +71,8 @@ inline constexpr std::string_view megatron_skipped =
     "--reuse-grad-buf-for-mxfp8-param-ag --loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis "
     "--no-masked-softmax-fusion --no-bias-gelu-fusion --no-bias-dropout-fusion --no-rope-fusion "
     "--use-fused-weighted-squared-relu --no-persist-layer-norm "
-    "--no-gradient-accumulation-fusion --no-async-tensor-model-parallel-allreduce --use-te-activation-func --enable-cuda-graph "
-    "--external-cuda-graph --cuda-graph-impl --cuda-graph-scope --cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
+    "--no-gradient-accumulation-fusion --no-async-tensor-model-parallel-allreduce --use-te-activation-func "
+    "--cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
     "--no-manual-gc-eval --empty-unused-memory-level --deterministic-mode --use-cpu-initialization --calculate-per-token-loss "
     "--train-sync-interval --use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads "
     "--optimizer-state-offload-chunk-size-mb --no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit "
@@ -127,7 +127,7 @@ inline constexpr std::string_view megatron_skipped =
     "--dist-ckpt-strictness "
     "--dist-ckpt-save-pre-mcore-014 --dist-ckpt-optim-fully-reshardable --distrib-optim-fully-reshardable-mem-efficient "
     // logs, profiles, restarts
-    "--no-check-for-nan-in-loss-and-grad --check-for-spiky-loss --check-for-large-grads --profile --profile-step-start "
+    "--check-for-spiky-loss --check-for-large-grads --profile --profile-step-start "
     "--profile-step-end --use-pytorch-profiler --profile-ranks --record-memory-history --memory-snapshot-path "
     "--result-rejected-tracker-filename --log-* --timing-log-level --timing-log-option --no-barrier-with-level-1-timing "
     "--no-log-loss-scale-to-tensorboard --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size --wandb-* "
