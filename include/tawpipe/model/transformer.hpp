@@ -120,6 +120,12 @@ struct Transformer {
   /// attention's result and every second product's, and runs the products in between again (key,
   /// output, up or down). Source: torchtitan, models/llama3/model.py, parallelize_llama.py.
   bool is_torchtitan() const { return code != LayerCode::megatron; }
+  /// Of all keys, the width that one of `ranks` tensor-parallel ranks has and exchanges: a group of
+  /// queries keeps its key and value head whole, ranks beyond the number of groups hold copies.
+  std::int64_t key_width_of_rank(int ranks) const {
+    const std::int64_t width = (is_torchtitan() ? query_width() : key_width()) / ranks;
+    return width > head_size() ? width : head_size();
+  }
 
   /// Tensor-parallel ranks gather a product's input, and its result's gradient, after the cast.
   /// Source: Transformer Engine, module/layernorm_linear.py: with_quantized_all_gather, module/base.py:

@@ -85,7 +85,7 @@ inline void add_block_copies(StageWork& work, const Transformer& model, const Ba
   if (others == 0) return;
   const double of_width = static_cast<double>(batch.tokens() * size_bytes(model.dtype)) / sharing.context;
   const double queries = of_width * static_cast<double>(model.query_width()) / sharing.tensor;
-  const double keys = of_width * static_cast<double>(std::max(model.key_width() / sharing.tensor, model.head_size()));
+  const double keys = of_width * static_cast<double>(model.key_width_of_rank(sharing.tensor));
   for (std::size_t k = work.kernels.size(); k-- > 0;) {
     const Kernel::Kind kind = work.kernels[k].kind;
     if (kind != Kernel::Kind::attention && kind != Kernel::Kind::attention_backward) continue;
@@ -132,10 +132,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   if (work.layers > 0) {
     const bool gathers_tokens = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
     const Bytes gathered{gathers_tokens ? part(stream, sharing.context) : 0};
-    const std::int64_t width =
-        std::max(part(model.is_torchtitan() ? model.query_width() : model.key_width(), sharing.tensor), model.head_size());
     const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;
-    const Bytes keys{gathers ? 2 * batch.tokens() * element * width : 0};
+    const Bytes keys{gathers ? 2 * batch.tokens() * element * model.key_width_of_rank(sharing.tensor) : 0};
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }

@@ -48,10 +48,7 @@ class BodyWriter {
     gathered_ = model.gathers_narrow_inputs() ? bytes_of(model.products) : element_;
     hidden_ = model.hidden;
     query_ = static_cast<double>(model.query_width()) / sharing.tensor;
-    // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold
-    // copies.
-    key_ = static_cast<double>(
-        std::max((model.is_torchtitan() ? model.query_width() : model.key_width()) / sharing.tensor, model.head_size()));
+    key_ = static_cast<double>(model.key_width_of_rank(sharing.tensor));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
     mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
