@@ -136,6 +136,10 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
     throw InputError(concat(flags.base.moment_dtype.empty() ? "--master-dtype" : "--moment-dtype",
                             " is written by --emit megatron only, and --today says its own; leave it out"));
   }
+  if (!flags.emit.empty() && *framework != Framework::megatron && flags.is_given("--cuda-graphs") &&
+      parse_cuda_graphs(flags.base.cuda_graphs) != CudaGraphs::none) {
+    throw InputError("--cuda-graphs is written by --emit megatron only, as the others capture none in training; leave it out");
+  }
   if (today) take_optimizer(today->job, flags.base);
   if (framework) take_best_switches(*framework, flags);
   PlanAnswer answer{.planned = search_plans(flags, "planning", watch), .today = {}, .emitted = {}};

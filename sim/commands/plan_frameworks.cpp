@@ -112,6 +112,7 @@ TodayFile read_today(PlanFlags& flags) {
   agree("--sequence", base.sequence, job.sequence);
   agree("--global-batch", base.global_batch, job.global_batch);
   take_model(flags, job);
+  if (!flags.is_given("--cuda-graphs") && base.cost.starts_with("kernels")) base.cuda_graphs = name(job.graphs);
   if (!job.recompute) {
     const bool any = base.recompute == "any" || base.recompute == "auto";
     job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).policy;

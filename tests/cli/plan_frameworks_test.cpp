@@ -108,6 +108,19 @@ TEST_CASE("the settings that are printed are those of the best plan that the fra
   }
 }
 
+TEST_CASE("CUDA graphs of today's run are planned with, and written for Megatron-LM only") {
+  const support::Folder folder;
+  const std::string file = folder.write("train.sh", script + " --cuda-graph-impl local --te-rng-tracker\n");
+  const std::string plan = "plan --cluster 2x4 --device H100-80G --today " + file;
+  const json answer = parsed(run(plan + " --json -"));
+  for (const json& one : {answer.at("today"), answer.at("plans").at(0)})
+    CHECK(one.at("command").get<std::string>().find("--cuda-graphs layers") != std::string::npos);
+  CHECK(run(plan + " --emit megatron").out.find("--cuda-graph-impl local") != std::string::npos);
+  CHECK(run(plan + " --emit torchtitan").out.find("--cuda-graphs") == std::string::npos);
+  support::check_refused(run(plan + " --emit torchtitan --cuda-graphs layers"), {"--cuda-graphs", "--emit megatron"});
+  CHECK(run(plan + " --cost roofline --json -").code == 0);
+}
+
 TEST_CASE("torchtitan's products in 8 bits, and gathers of their weights, are planned with") {
   const support::Folder folder;
   const std::string file = folder.write(

@@ -52,6 +52,12 @@ class Answers(unittest.TestCase):
         self.assertTrue(tawpipe.validate(best).ok)
         self.assertIn('"traceEvents"', best.chrome_trace())
 
+    def test_cuda_graphs_save_gaps_between_kernels(self):
+        times = [tawpipe.simulate("1f1b", **SMALL, cuda_graphs=graphs).makespan_s for graphs in ("iteration", "layers", "none")]
+        self.assertEqual(times, sorted(set(times)))
+        with self.assertRaisesRegex(tawpipe.InputError, "--cuda-graphs"):
+            tawpipe.simulate("1f1b", **SMALL, cuda_graphs="layers", cost="roofline")
+
     def test_cluster_and_model_are_values_too(self):
         cluster = tawpipe.cluster("3x8")
         model = tawpipe.model({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 48, "num_attention_heads": 16,
