@@ -92,9 +92,9 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
 
 /// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels,
 /// gaps between them included, and no less than the host takes to launch it, embedding and head as
-/// a layer each. A layer's graph is one launch in place of about ten, and has its collectives; that
-/// of an iteration is none of a pass. Messages: as chosen by NCCL's table for each size (nccl_path()); sends take the
-/// route's latencies and share its links.
+/// a layer each. A CUDA graph of a layer is one launch in place of about ten, the layer's
+/// collectives among them; one of an iteration leaves a pass none. Messages: as chosen by NCCL's
+/// table for each size (nccl_path()); sends take the route's latencies and share its links.
 ///
 /// A stage with unknown kernels takes its operations at the rate of large products and its traffic
 /// at memory speed.

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <string_view>
 
 #include "tawpipe/frameworks/torchtitan.hpp"
 
@@ -130,6 +131,13 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
   CHECK(noted.recompute_layers == 4);
   CHECK(noted.recompute == Recompute::full);
   CHECK(job("--expert-model-parallel-size 1").notes.empty());
+}
+
+TEST_CASE("flags that are passed over are words by themselves") {
+  for (const std::string_view flag : split(detail::megatron_skipped, ' ')) {
+    CAPTURE(flag);
+    CHECK(flag.rfind("--") == 0);
+  }
 }
 
 TEST_CASE("CUDA graphs of layers, of an iteration, and of parts of a layer") {

@@ -63,7 +63,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
 inline constexpr std::string_view megatron_skipped =
     // kernels and numbers
     "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --no-fp8-wgrad --fp8-quantizer-factory "
-    "--num-layers-at-start-in-bf16 --num-layers-at-end-in-bf16 --fp4-recipe --fp4-quantizer-factory"
+    "--num-layers-at-start-in-bf16 --num-layers-at-end-in-bf16 --fp4-recipe --fp4-quantizer-factory "
     "--inference-rng-tracker --transformer-impl --use-mcore-models --use-legacy-models --use-flash-attn "
     "--attention-softmax-in-fp32 "
     "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy "
