@@ -55,7 +55,7 @@ class Answers(unittest.TestCase):
     def test_cuda_graphs_save_gaps_between_kernels(self):
         times = [tawpipe.simulate("1f1b", **SMALL, cuda_graphs=graphs).makespan_s for graphs in ("iteration", "layers", "none")]
         self.assertEqual(times, sorted(set(times)))
-        with self.assertRaisesRegex(tawpipe.InputError, "--cuda-graphs"):
+        with self.assertRaisesRegex(tawpipe.InputError, "cuda_graphs layers needs cost kernels"):
             tawpipe.simulate("1f1b", **SMALL, cuda_graphs="layers", cost="roofline")
 
     def test_cluster_and_model_are_values_too(self):
