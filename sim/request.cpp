@@ -203,9 +203,8 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;
   if (work) take_measured_work(*work, request, model);
   const CudaGraphs graphs = parse_cuda_graphs(request.cuda_graphs);
-  if (auto* kernels = std::get_if<KernelCost>(&cost)) {
-    kernels->graphs = graphs;
-  } else if (graphs != CudaGraphs::none) {
+  set_graphs(cost, graphs);
+  if (graphs_of(cost) != graphs) {
     throw InputError(
         concat("--cuda-graphs ", name(graphs), " needs --cost kernels, whose times have the host and gaps between kernels"));
   }

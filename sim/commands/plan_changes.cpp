@@ -75,7 +75,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   }
   if (std::holds_alternative<KernelCost>(asked.problem.cost) && graphs_of(asked.problem.cost) == CudaGraphs::none) {
     PlanRequest graphs = around_best(asked, best);
-    std::get<KernelCost>(graphs.problem.cost).graphs = CudaGraphs::iteration;
+    set_graphs(graphs.problem.cost, CudaGraphs::iteration);
     trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
   if (flags.base.products.empty() && !flags.is_given("--products") && cluster.device(Rank{0}).peak_fp8.value() > 0) {

@@ -287,7 +287,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.tensor_overlap = fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && plain);
   if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
     problem.model->edges_count_as_layers = true;
-  if (auto* kernels = std::get_if<KernelCost>(&problem.cost)) kernels->graphs = captured_graphs(overlap);
+  set_graphs(problem.cost, captured_graphs(overlap));
   problem.offload = {.activations = *offloaded > 0, .layers = *offloaded};
   problem.usable_memory = 1;
   return problem;

@@ -84,8 +84,7 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   if (framework == Framework::megatron && random.between(0, 4) == 0) problem.bucket = 10'000'000;
   coin(problem.tensor_overlap);
   coin(problem.offload.optimizer);
-  if (random.between(0, 4) == 0)
-    std::get<KernelCost>(problem.cost).graphs = static_cast<CudaGraphs>(random.between(0, cuda_graph_scopes - 1));
+  if (random.between(0, 4) == 0) set_graphs(problem.cost, static_cast<CudaGraphs>(random.between(0, cuda_graph_scopes - 1)));
   if (random.between(0, 7) == 0) problem.model->loss_chunk = 8192;
   if (random.between(0, 7) == 0) problem.stage_cut.balanced = true;
   problem.context_exchange = static_cast<ContextExchange>(random.between(0, context_exchanges - 1));

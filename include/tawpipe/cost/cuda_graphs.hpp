@@ -3,12 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/parse_name.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -27,13 +24,7 @@ constexpr std::string_view name(CudaGraphs graphs) {
 }
 /// Parses such a name. @throws InputError  naming the nearest and all known names.
 inline CudaGraphs parse_cuda_graphs(std::string_view text) {
-  std::vector<std::string> known;
-  for (int g = 0; g < cuda_graph_scopes; ++g) {
-    const auto graphs = static_cast<CudaGraphs>(g);
-    if (name(graphs) == text) return graphs;
-    known.emplace_back(name(graphs));
-  }
-  throw InputError(unknown_name("scope of CUDA graphs", text, known));
+  return detail::parse_name<CudaGraphs, cuda_graph_scopes>("scope of CUDA graphs", text);
 }
 
 }  // namespace tawpipe

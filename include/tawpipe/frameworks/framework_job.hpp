@@ -188,7 +188,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.overlap_gathers = job.overlap_gathers;
   base.bucket = job.bucket;
   base.tensor_overlap = job.tensor_overlap;
-  if (auto* kernels = std::get_if<KernelCost>(&base.cost)) kernels->graphs = job.graphs;
+  set_graphs(base.cost, job.graphs);
   base.context_exchange = job.context_exchange;
   base.context_inner = job.context_inner;
   base.offload = job.offload;

@@ -187,8 +187,7 @@ inline Problem with_best_switches(Framework framework, Problem problem) {
   // Transformer Engine has no such products in 4 bits, nor with one scale for each 32 numbers.
   const ProductFormat products = problem.model ? problem.model->products : ProductFormat::bits16;
   problem.tensor_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8;
-  if (auto* kernels = std::get_if<KernelCost>(&problem.cost); kernels != nullptr && framework != Framework::megatron)
-    kernels->graphs = CudaGraphs::none;
+  if (framework != Framework::megatron) set_graphs(problem.cost, CudaGraphs::none);
   if (!zero) problem.parameter_bytes.gradient = problem.master_copies ? 4 : problem.parameter_bytes.weight;
   return problem;
 }

@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/parse_name.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -33,13 +30,7 @@ constexpr std::string_view name(ProductFormat format) {
 }
 /// Parses the name of a format. @throws InputError  naming the nearest and all known names.
 inline ProductFormat parse_product_format(std::string_view text) {
-  std::vector<std::string> known;
-  for (int f = 0; f < product_formats; ++f) {
-    const auto format = static_cast<ProductFormat>(f);
-    if (name(format) == text) return format;
-    known.emplace_back(name(format));
-  }
-  throw InputError(unknown_name("format of products", text, known));
+  return detail::parse_name<ProductFormat, product_formats>("format of products", text);
 }
 /// Bytes of a number including its share of the scales.
 constexpr double bytes_of(ProductFormat format) {

@@ -5,12 +5,10 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/parse_name.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
@@ -39,13 +37,7 @@ constexpr std::string_view name(ContextExchange exchange) {
 
 /// Parses the name of an exchange. @throws InputError  naming the nearest and all known names.
 inline ContextExchange parse_context_exchange(std::string_view text) {
-  std::vector<std::string> known;
-  for (int e = 0; e < context_exchanges; ++e) {
-    const auto exchange = static_cast<ContextExchange>(e);
-    if (text == name(exchange)) return exchange;
-    known.emplace_back(name(exchange));
-  }
-  throw InputError(unknown_name("context exchange", text, known));
+  return detail::parse_name<ContextExchange, context_exchanges>("context exchange", text);
 }
 
 /// How a stage is split over ranks.

@@ -10,6 +10,7 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_name.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
@@ -34,13 +35,7 @@ constexpr std::string_view name(LayerCode code) {
 }
 /// Parses the name of a code. @throws InputError  naming the nearest and all known names.
 inline LayerCode parse_layer_code(std::string_view text) {
-  std::vector<std::string> known;
-  for (int c = 0; c < layer_codes; ++c) {
-    const auto code = static_cast<LayerCode>(c);
-    if (name(code) == text) return code;
-    known.emplace_back(name(code));
-  }
-  throw InputError(unknown_name("code of layers", text, known));
+  return detail::parse_name<LayerCode, layer_codes>("code of layers", text);
 }
 
 /// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm,

@@ -39,6 +39,10 @@ inline CudaGraphs graphs_of(const Cost& cost) {
   const auto* kernels = std::get_if<KernelCost>(&cost);
   return kernels != nullptr ? kernels->graphs : CudaGraphs::none;
 }
+/// Sets it, where the cost has launches.
+inline void set_graphs(Cost& cost, CudaGraphs graphs) {
+  if (auto* kernels = std::get_if<KernelCost>(&cost)) kernels->graphs = graphs;
+}
 
 /// Whether copies that do the same are simulated once (simulate/folding.hpp).
 enum class Fold {

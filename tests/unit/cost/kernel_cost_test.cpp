@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "support/clusters.hpp"
 #include "tawpipe/model/models.hpp"
@@ -30,6 +33,29 @@ Kernel product(std::int64_t m, std::int64_t n, std::int64_t k) { return {.kind =
 Kernel attention(Kernel::Kind kind, std::int64_t heads, std::int64_t sequence) {
   return {.kind = kind, .m = sequence, .n = sequence, .k = 128, .batch = heads};
 }
+
+/// On one H100: the forwards of two stages of Llama 3 8B, and the backward of the first.
+struct TwoStages {
+  explicit TwoStages(std::int32_t layers, bool edges) {
+    builder.stages({work.stage(0, 2, false, false), work.stage(0, layers, edges, edges)});
+    for (const int stage : {0, 1}) add(tawpipe::Op::forward, stage);
+    add(tawpipe::Op::backward, 0);
+    schedule.emplace(builder.build());
+  }
+  void add(tawpipe::Op op, int stage) {
+    builder.add({.op = op, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{stage}, .microbatch = 0}, {});
+  }
+  const tawpipe::StageWork& stage(int stage) const { return schedule->stage(tawpipe::StageId{stage}); }
+  double time(const KernelCost& cost, int task) const {
+    return tawpipe::to_seconds(cost.compute_time(*schedule, tawpipe::TaskId{task}, cluster));
+  }
+
+  tawpipe::Workload work{tawpipe::models::named("llama-3-8b"), {.sequence = 4096, .microbatch_size = 1, .global_batch = 1}};
+  tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
+  tawpipe::Cluster cluster =
+      tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
+  std::optional<tawpipe::Schedule> schedule;
+};
 
 }  // namespace
 
@@ -83,20 +109,8 @@ TEST_CASE("a product never outruns the memory that feeds it") {
 }
 
 TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes to launch it") {
-  const auto model = tawpipe::models::named("llama-3-8b");
-  const tawpipe::Workload work{model, {.sequence = 4096, .microbatch_size = 1, .global_batch = 1}};
-  tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
-  builder.stages({work.stage(0, 2, false, false), work.stage(0, 4, false, false)});
-  for (const int stage : {0, 1}) {
-    builder.add({.op = tawpipe::Op::forward, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{stage}, .microbatch = 0}, {});
-  }
-  builder.add({.op = tawpipe::Op::backward, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{0}, .microbatch = 0}, {});
-  const tawpipe::Schedule schedule = builder.build();
-  const tawpipe::Cluster cluster =
-      tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
-  const auto time = [&](const KernelCost& cost, int task) {
-    return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{task}, cluster));
-  };
+  const TwoStages two{4, false};
+  const auto time = [&](const KernelCost& cost, int task) { return two.time(cost, task); };
   CHECK(time({}, 1) == Approx(2 * time({}, 0)));
   // 2 x 218 million parameters x 4096 tokens and a little attention: 1.8 TFLOP a layer at about
   // 0.65 of 989 TFLOPS.
@@ -104,29 +118,19 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
   CHECK(time({.changes = {{&tawpipe::DeviceCurves::products, 0.35}}}, 0) > 1.5 * time({}, 0));
   const KernelCost slow{.changes = {{&tawpipe::DeviceCurves::host_layer, 0.1}, {&tawpipe::DeviceCurves::host_backward, 0.2}}};
   CHECK(time(slow, 0) == Approx(0.2));
-  const bool again = schedule.stage(tawpipe::StageId{0}).recompute.value() > 0;
+  const bool again = two.stage(0).recompute.value() > 0;
   CHECK(time(slow, 2) == Approx(again ? 0.6 : 0.4));
 }
 
 TEST_CASE("kernels of a CUDA graph follow each other sooner, and the host launches all of them at once") {
   using tawpipe::CudaGraphs;
-  const auto model = tawpipe::models::named("llama-3-8b");
-  const tawpipe::Workload work{model, {.sequence = 4096, .microbatch_size = 1, .global_batch = 1}};
-  tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
-  builder.stages({work.stage(0, 2, false, false), work.stage(0, 2, true, true)});
-  for (const int stage : {0, 1}) {
-    builder.add({.op = tawpipe::Op::forward, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{stage}, .microbatch = 0}, {});
-  }
-  const tawpipe::Schedule schedule = builder.build();
-  const tawpipe::Cluster cluster =
-      tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
+  const TwoStages two{2, true};
   const auto time = [&](CudaGraphs graphs, int task, double host = 1e-6) {
-    const KernelCost cost{.changes = {{&tawpipe::DeviceCurves::host_layer, host}}, .graphs = graphs};
-    return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{task}, cluster));
+    return two.time({.changes = {{&tawpipe::DeviceCurves::host_layer, host}}, .graphs = graphs}, task);
   };
   const auto launches = [&](int stage, bool edges) {
     int sum = 0;
-    for (const tawpipe::Kernel& kernel : schedule.stage(tawpipe::StageId{stage}).kernels) {
+    for (const tawpipe::Kernel& kernel : two.stage(stage).kernels) {
       if (kernel.pass == tawpipe::KernelPass::forward && kernel.of_edge == edges) sum += kernel.count * kernel.launches;
     }
     return sum;
