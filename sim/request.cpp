@@ -134,6 +134,7 @@ void take_model_flags(const Request& request, bool says_fusion, Transformer& mod
     model.narrow_gathers = one_of_two("--gathered-weights", request.gathered_weights, "products", "model");
   if (!request.attention.empty()) model.fused_attention = one_of_two("--attention", request.attention, "fused", "unfused");
   if (!request.layer_code.empty()) model.code = parse_layer_code(request.layer_code);
+  if (!request.early_stop.empty()) model.early_stop = one_of_two("--early-stop", request.early_stop, "on", "off");
   if (!request.swiglu.empty() && !model.gated)
     throw InputError(concat("--swiglu: ", one_line(model.name), " has no gate; leave it out"));
   if (!request.swiglu.empty()) {

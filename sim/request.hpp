@@ -46,6 +46,7 @@ struct Request {
   std::string gathered_weights;  ///< model or products; "": the model's own, model
   std::string attention;         ///< fused or unfused; "": the model's own, fused
   std::string layer_code;        ///< "": the model's own, megatron
+  std::string early_stop;        ///< on or off; "": as the layer code does
   std::string swiglu;            ///< fused or unfused; "": as the code of the layers, a script or a file has it
   std::string loss_dtype;        ///< float32 or model; "": the model's own, float32
   Mesh mesh;

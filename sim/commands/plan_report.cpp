@@ -65,6 +65,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
                                     {"--gathered-weights", &base.gathered_weights},
                                     {"--attention", &base.attention},
                                     {"--layer-code", &base.layer_code},
+                                    {"--early-stop", &base.early_stop},
                                     {"--swiglu", &base.swiglu},
                                     {"--loss-dtype", &base.loss_dtype},
                                     {"--gradient-dtype", &base.gradient_dtype},

@@ -143,7 +143,12 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                                                : ProductFormat::bits16;
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
-  if (is_mpt(row)) model.metric_losses = 2;  // Composer's, for the training metrics
+  if (is_mpt(row)) {
+    model.code = LayerCode::composer;
+    // Its benchmark began with PyTorch 1.13 and bf16, and went on with 2.1, whose checkpoints stop
+    // early, and amp_bf16 (mosaicml/llm-foundry, submit_benchmarks.py).
+    model.early_stop = lower_case(row.precision).starts_with("amp_");
+  }
   if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
   model.fused_swiglu = model.code_fuses_swiglu();
   model.narrow_gathers = has(precision, "fp8 all-gather");  // off by default: torchtitan, config/job_config.py
@@ -260,6 +265,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
   // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
   if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
+  // Composer's gradients in mixed_precision PURE (composer/distributed/mosaic_fsdp_utils.py).
+  if (fsdp && has(lower_case(row.overlap), "mixed_precision=pure")) problem.parameter_bytes.gradient = 2;
   // Megatron-LM in float16: gradients are float16, and the optimizer has a float32 copy of them
   // (dist_optimizer.md: 20 bytes).
   if (problem.model->dtype == Dtype::f16) problem.parameter_bytes = {.weight = 2, .gradient = 2, .optimizer = 16};

@@ -33,6 +33,8 @@ inline std::span<const FittedFigure> fitted_figures() {
        "what SimuMax takes for an H100, a population average"},
       {"H100", "products-fp8", 0.62, "mlperf: Llama 3.1 405B, 512 H100, FP8, NVIDIA/eos-dfw_n64_ngc25.01_nemo",
        "as far below 16 bits as in the largest measured shapes"},
+      {"H100", "fp8-rows", 1, "no row here: torchao's Llama 3 8B, 8 H100, rowwise against tensorwise",
+       "as with one scale a tensor"},
       {"A100", "products", 0.81,
        "korthikanti_table5: Megatron 22B, its two rows, before biases and dropout were counted (with these they would say 0.79); "
        "it is what a PCIe card's kernels reach",

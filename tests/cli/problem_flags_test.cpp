@@ -53,6 +53,15 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   CHECK(time(" --products fp8-rows --layer-code torchtitan") > time(" --products fp8"));
   CHECK(time(" --attention unfused") > plain);
   CHECK(time(" --layer-code torchtitan-eager") > time(" --layer-code torchtitan"));
+  CHECK(time(" --layer-code composer") > plain);
+  const auto recomputing = [&](const std::string& flags) {
+    std::string full = problem;
+    full.replace(full.find("none"), 4, "full");
+    return parsed(run(full + flags)).at("makespan_s").get<double>();
+  };
+  CHECK(recomputing(" --early-stop on") < recomputing(""));
+  CHECK(recomputing(" --layer-code torchtitan --early-stop off") > recomputing(" --layer-code torchtitan"));
+  support::check_refused(run(problem + " --early-stop yes"), {"--early-stop", "on", "off"});
   const std::string narrow = " --products fp8 --layer-code torchtitan";
   CHECK(time(narrow + " --gathered-weights products") < time(narrow));
   CHECK(time(narrow + " --gathered-weights model") == time(narrow));

@@ -48,7 +48,7 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
     share = curves.products_fp4;
   } else if (narrow && device.peak_fp8.value() > 0) {
     peak = device.peak_fp8.value();
-    share = curves.products_fp8;
+    share = curves.products_fp8 * (kernel.format == ProductFormat::fp8_rows ? curves.fp8_rows : 1);
   }
   // A tile's start and end take as long in all formats: of products of 4096 x 4096 results on
   // compute capability 10.0, 8 bits are 1.95 times as fast as 16 with an inner dimension of 4096,

@@ -217,6 +217,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   detail::check_batch(read, read.has("training.global_batch_size") ? "training.global_batch_size" : "training.local_batch_size",
                       job);
   job.recompute = s.recompute == "none" ? Recompute::none : s.recompute == "full" ? Recompute::full : Recompute::selective;
+  if (job.model && s.early_stop) job.model->early_stop = true;
   if (s.recompute == "memory_budget") read.note("activation_checkpoint.mode", "simulated as selective");
   if (s.recompute == "selective" && s.selective == "1") job.recompute = Recompute::full;
   if (s.recompute == "selective" && s.selective != "1" && s.selective != "op") {
@@ -326,6 +327,7 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   s.context = job.mesh.context;
   s.async_tensor = job.tensor_overlap && s.tensor > 1;
   s.compile = s.async_tensor || !job.model || job.model->code != LayerCode::torchtitan_eager;
+  s.early_stop = job.model && job.model->early_stop.value_or(false);
   if (s.context > 1 && job.context_exchange == ContextExchange::ring) s.rotate = "alltoall";
   if (name == "fsdp") {
     s.shard = job.mesh.pipeline;

@@ -38,6 +38,7 @@ struct TorchtitanSettings {
   std::string rotate = "allgather";
   std::string recompute = "selective";
   std::string selective = "2";
+  bool early_stop = false;
   bool compile = false;
   bool float8_gathers = false;
   std::string float8_recipe;
@@ -78,6 +79,7 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                  {"parallelism.context_parallel_rotate_method", &S::rotate, {"allgather", "alltoall"}},
                  {"activation_checkpoint.mode", &S::recompute, {"selective", "full", "none", "memory_budget"}},
                  {"activation_checkpoint.selective_ac_option", &S::selective},
+                 {"activation_checkpoint.early_stop", &S::early_stop},
                  {"compile.enable", &S::compile},
                  {"quantize.linear.float8.enable_fsdp_float8_all_gather", &S::float8_gathers},
                  {"quantize.linear.float8.recipe_name", &S::float8_recipe, {"tensorwise", "rowwise", "rowwise_with_gw_hp"}},
@@ -104,7 +106,7 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
           "training.deterministic training.warmup_steps dataset.* model.norm_type parallelism.enable_compiled_autograd "
           "parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_expert_parallel_overlap "
           "parallelism.expert_parallel_comm_backend activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
-          "activation_checkpoint.early_stop activation_checkpoint.memory_budget activation_checkpoint.preserve_rng_state "
+          "activation_checkpoint.memory_budget activation_checkpoint.preserve_rng_state "
           "activation_checkpoint.visualize_memory_budget_pareto activation_checkpoint.determinism_check "
           "activation_checkpoint.debug",
       .renamed = {

@@ -19,6 +19,13 @@
 
 namespace tawpipe::inline v0 {
 
+/// What computations copy where ranks gather their weights and scatter the gradients.
+enum class ShardCopies : std::uint8_t {
+  none,
+  flat_parameter,  ///< PyTorch's first FSDP: gradients into the one of a unit's flat parameter
+  each_parameter,  ///< FSDP2: weights into each parameter, gradients into what is scattered
+};
+
 /// The sizes and operations of a model for one microbatch, part by part. The author of a model
 /// defines the parts; layer_stack() in model/transformer_work.hpp makes those of a LLaMA decoder; a
 /// program can fill in its own:
@@ -45,8 +52,7 @@ struct LayerStack {
   /// `first_edge.stash` takes no memory in a stage with a layer
   bool lookup_waits_in_layer = false;
   bool edges_count_as_layers = false;  ///< when it is cut into stages, each edge counts as a layer
-  /// weights gathered for it are copied, and gradients to be scattered (FSDP2)
-  bool copies_gathered = false;
+  ShardCopies shard_copies = ShardCopies::none;
   /// of each weight of a layer where ranks gather it; 0: as elsewhere
   std::int64_t gathered_bytes = 0;
   /// of a layer's keys, as large as its values: sent by context parallelism

@@ -25,12 +25,13 @@ enum class LayerCode : std::uint8_t {
   megatron,
   torchtitan,        ///< torchtitan, compiled: a product for each matrix; 8-bit products by torchao
   torchtitan_eager,  ///< the same without torch.compile: each operator of PyTorch is a kernel
+  composer,          ///< LLM Foundry's by Composer and PyTorch's first FSDP: kernels as megatron's
 };
-inline constexpr int layer_codes = 3;
+inline constexpr int layer_codes = 4;
 
 /// Its name in files, "torchtitan".
 constexpr std::string_view name(LayerCode code) {
-  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager"};
+  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager", "composer"};
   return names[static_cast<int>(code)];
 }
 /// Parses the name of a code. @throws InputError  naming the nearest and all known names.
@@ -71,13 +72,11 @@ struct Transformer {
   int recompute_layers = 0;
   /// what `selective` runs again; none: its own choice
   RecomputeParts recompute_parts = {};
+  /// Full recomputation stops where a layer's backward has all that it needs; nullopt: as the code
+  /// that runs the layers does. See stops_early().
+  std::optional<bool> early_stop = {};
   /// cross entropy, as automatic mixed precision runs it; false: in `dtype`
   bool loss_in_float32 = true;
-  /// Cross entropies that are computed again from the logits after each backward, for metrics, in
-  /// float32; Composer has two. They take time, and no memory that is not free by then.
-  /// Source: mosaicml/composer, trainer.py (_eval_train_metrics), metrics/nlp.py
-  /// (LanguageCrossEntropy, LanguagePerplexity).
-  int metric_losses = 0;
   /// for the layers' matrix products; attention and head stay in `dtype`
   ProductFormat products = ProductFormat::bits16;
   /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their
@@ -98,7 +97,6 @@ struct Transformer {
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;
   static constexpr int max_vocab = 1 << 22;
-  static constexpr int max_metric_losses = 16;
 
   /// Width of one head. @pre check() passes
   std::int64_t head_size() const { return head_dim ? *head_dim : hidden / heads; }
@@ -114,7 +112,7 @@ struct Transformer {
   /// so that context-parallel ranks exchange the copies, and selective recomputation keeps
   /// attention's result and every second product's, and runs the products in between again (key,
   /// output, up or down). Source: torchtitan, models/llama3/model.py, parallelize_llama.py.
-  bool is_torchtitan() const { return code != LayerCode::megatron; }
+  bool is_torchtitan() const { return code == LayerCode::torchtitan || code == LayerCode::torchtitan_eager; }
   /// Of all keys, the width that one of `ranks` tensor-parallel ranks has and exchanges: a group of
   /// queries keeps its key and value head whole, ranks beyond the number of groups hold copies.
   std::int64_t key_width_of_rank(int ranks) const {
@@ -130,6 +128,16 @@ struct Transformer {
   /// pytorch/pytorch#149990: for one scale a row.
   bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }
 
+  /// Full recomputation of a layer leaves out its last product, that product's sum over ranks and the
+  /// residual sum, whose results no gradient needs: PyTorch's checkpoints that are not reentrant
+  /// stop early since 2.1, and torch.compile removes what is not needed. Megatron-LM's and
+  /// DeepSpeed's own checkpoints run all again, torchtitan's unless compiled or told so. Source:
+  /// PyTorch, torch/utils/checkpoint.py: set_checkpoint_early_stop.
+  bool stops_early() const { return early_stop.value_or(code == LayerCode::torchtitan || code == LayerCode::composer); }
+  /// Cross entropies that are computed again from the logits after each backward, for metrics, in
+  /// float32. They take time, and no memory that is not free by then. Source: mosaicml/composer,
+  /// trainer.py (_eval_train_metrics), metrics/nlp.py (LanguageCrossEntropy, LanguagePerplexity).
+  int metric_losses() const { return code == LayerCode::composer ? 2 : 0; }
   /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM
   /// (bias_swiglu_fusion) and torch.compile do.
   bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager; }
@@ -193,9 +201,6 @@ TAWPIPE_INLINE void Transformer::check() const {
   if (loss_chunk < 0 || loss_chunk > max_vocab) {
     fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
                 " entries, and 0 is all at once"));
-  }
-  if (metric_losses < 0 || metric_losses > max_metric_losses) {
-    fail(concat(metric_losses, " losses for metrics are impossible; give 0 to ", max_metric_losses));
   }
   if (recompute_layers < 0 || recompute_layers > max_layers) {
     fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));

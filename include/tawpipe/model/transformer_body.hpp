@@ -47,7 +47,7 @@ inline void add_token_copies(StageWork& work, const Transformer& model, const Ba
   add(KernelPass::forward, sum, 2 * work.layers);
   add(KernelPass::backward_input, gather, 2 * work.layers);
   add(KernelPass::backward_input, sum, 2 * work.layers);
-  if (recompute == Recompute::full) add(KernelPass::recompute, sum, 2 * work.recomputed);
+  if (recompute == Recompute::full) add(KernelPass::recompute, sum, (model.stops_early() ? 1 : 2) * work.recomputed);
   if (recompute == Recompute::full || model.chooses_parts(recompute)) add(KernelPass::recompute, gather, 2 * work.recomputed);
   const std::int32_t edges = (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
   add(KernelPass::forward, copy, edges);

@@ -50,12 +50,13 @@ class KernelLister {
   KernelLister(const Transformer& model, const Batch& batch, std::int32_t layers)
       : model_{model}, batch_{batch}, layers_{layers} {}
 
-  /// Adds a layer's forward, as `pass`: forward, or recompute.
+  /// Adds a layer's forward, as `pass`: forward, or what of it is recomputed.
   void forward(KernelPass pass) {
-    matrices([&](std::int64_t in, std::int64_t out, bool by_output) { of_tokens(pass, in, out, by_output); });
+    const bool stops_early = pass == KernelPass::recompute && model_.stops_early();
+    matrices([&](std::int64_t in, std::int64_t out, bool by_output) { of_tokens(pass, in, out, by_output); }, !stops_early);
     attention(pass);
-    forward_traffic(pass);
-    cast_inputs(pass);
+    forward_traffic(pass, stops_early ? 3 : 0);
+    cast_inputs(pass, true, !stops_early);
   }
   /// Adds a layer's attention, as `pass`.
   void attention(KernelPass pass) {
@@ -91,11 +92,12 @@ class KernelLister {
   /// Norms and residual sums, and rotary embedding and the MLP's function. Layers with unfused
   /// attention (2021 and 2022) have biases and dropout in place of the rotary embedding, and copies
   /// between layouts.
-  void forward_traffic(KernelPass pass) {
-    if (model_.is_torchtitan()) return torchtitan_traffic(pass);
+  /// @param left_out  numbers of H a token that are not read or written
+  void forward_traffic(KernelPass pass, std::int64_t left_out = 0) {
+    if (model_.is_torchtitan()) return torchtitan_traffic(pass, left_out);
     const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
     layer_traffic(
-        pass, (model_.fused_attention ? 10 : 11) * std::int64_t{model_.hidden},
+        pass, ((model_.fused_attention ? 10 : 11) - left_out) * std::int64_t{model_.hidden},
         rotary + model_.mlp_matrices() * model_.intermediate + (model_.fused_attention ? 0 : 4 * std::int64_t{model_.hidden}));
   }
   void backward_traffic() {
@@ -113,14 +115,14 @@ class KernelLister {
   /// sums of the gradients that the projections of one input give, which tensor-parallel ranks have
   /// whole. Without torch.compile each operator reads and writes memory, norms and rotary embedding
   /// in float32: a norm's forward 18H, its backward 38H.
-  void torchtitan_traffic(KernelPass pass) {
+  void torchtitan_traffic(KernelPass pass, std::int64_t left_out = 0) {
     const bool backward = pass == KernelPass::backward_input;
     const bool eager = model_.code == LayerCode::torchtitan_eager;
     const std::int64_t hidden = model_.hidden;
     const std::int64_t norms = eager ? (backward ? 76 : 36) : (backward ? 6 : 4);
     const std::int64_t of_mlp = eager ? (backward ? 9 : 5) : (backward ? 5 : 3);
     const std::int64_t copies = 2 * (model_.query_width() + model_.key_width());
-    layer_traffic(pass, (norms + 6) * hidden,
+    layer_traffic(pass, (norms + 6 - left_out) * hidden,
                   (eager ? 10 : 2) * (model_.query_width() + model_.key_width()) + copies + of_mlp * model_.intermediate);
     if (backward) traffic(pass, token_bytes(7 * hidden * size_bytes(model_.dtype)), 2, Dimension::none);
   }
@@ -178,9 +180,9 @@ class KernelLister {
   ProductFormat format() const { return model_.dtype == Dtype::f32 ? ProductFormat::bits32 : model_.products; }
 
   /// Calls with each matrix's input and output width, and whether tensor parallelism splits the
-  /// output (otherwise the input).
+  /// output (otherwise the input). @param down  the last one too
   template <class Visit>
-  void matrices(Visit&& visit) const {
+  void matrices(Visit&& visit, bool down = true) const {
     if (model_.is_torchtitan()) {
       visit(model_.hidden, model_.query_width(), true);
       for (int matrix = 0; matrix < 2; ++matrix) visit(model_.hidden, model_.key_width(), true);
@@ -188,15 +190,15 @@ class KernelLister {
       visit(model_.hidden, model_.query_width() + 2 * model_.key_width(), true);
     }
     visit(model_.query_width(), model_.hidden, false);
-    mlp_matrices(visit);
+    mlp_matrices(visit, down);
   }
   template <class Visit>
-  void mlp_matrices(Visit&& visit) const {
+  void mlp_matrices(Visit&& visit, bool down = true) const {
     const std::int64_t inward = model_.mlp_matrices() - 1;
     for (int matrix = 0; matrix < (model_.is_torchtitan() ? inward : 1); ++matrix) {
       visit(model_.hidden, model_.is_torchtitan() ? model_.intermediate : inward * model_.intermediate, true);
     }
-    visit(model_.intermediate, model_.hidden, false);
+    if (down) visit(model_.intermediate, model_.hidden, false);
   }
   /// The product of tokens with a matrix, for the visits above.
   void of_tokens(KernelPass pass, std::int64_t in, std::int64_t out, bool by_output) {
@@ -247,17 +249,19 @@ class KernelLister {
     traffic(pass, bytes * pairs, 4);
   }
   /// Casts of the products' inputs, of 2H + Q + I numbers a token, or of the MLP's, H + I.
-  void cast_inputs(KernelPass pass, bool all = true) {
+  /// @param down  the last product's too, I
+  void cast_inputs(KernelPass pass, bool all = true, bool down = true) {
     const std::int64_t hidden = (all ? 2 : 1) * std::int64_t{model_.hidden};
     const std::int64_t query = all ? model_.query_width() : 0;
-    const std::int64_t own = query + model_.intermediate;
+    const std::int64_t own = query + (down ? model_.intermediate : 0);
     if (!model_.is_torchtitan()) return cast(pass, hidden + own);
     if (!narrow()) return;
     // Read in 16 bits and written in 8; the largest value is found by the kernel that makes them,
     // except attention's result, which is read once more.
     traffic(pass, token_bytes(3 * own + 2 * query), 4);
     traffic(pass, token_bytes(3 * hidden), 2, by_rows() ? Dimension::none : Dimension::m);
-    cast_weights(pass, all ? model_.layer_matrix_parameters() : model_.mlp_matrices() * model_.hidden * model_.intermediate);
+    const std::int64_t matrix = std::int64_t{model_.hidden} * model_.intermediate;
+    cast_weights(pass, (all ? model_.layer_matrix_parameters() : model_.mlp_matrices() * matrix) - (down ? 0 : matrix));
   }
   /// Casts of the gradients of the products' results; torchao's also of their inputs again.
   void cast_gradients() {

@@ -33,8 +33,8 @@ struct TrafficBytes {
 ///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
-/// The backward includes recomputation: all of the forward (full), or norms and SwiGLU (selective,
-/// unless it covers other parts).
+/// The backward includes recomputation: all of the forward (full; but the last residual sum, 3H,
+/// where that stops early), or norms and SwiGLU (selective, unless it covers other parts).
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
@@ -42,7 +42,7 @@ inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, 
   const std::int64_t mlp = (model.gated ? 5 : 2) * inner;
   const std::int64_t forward = 10 * hidden + rotary + mlp;
   std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner;
-  if (recompute == Recompute::full) backward += forward;
+  if (recompute == Recompute::full) backward += forward - (model.stops_early() ? 3 * hidden : 0);
   const RecomputeParts parts = model.parts_again(recompute);
   const bool chosen = model.chooses_parts(recompute);
   if (chosen || parts.layernorm) backward += 4 * hidden;
@@ -72,7 +72,7 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const auto log_softmax = [&](std::int64_t number) { return cast_to(number) + 2 * number; };
   const std::int64_t cast = cast_to(loss);
   const std::int64_t norm = element * model.hidden;
-  const std::int64_t metrics = model.metric_losses * log_softmax(std::max<std::int64_t>(element, 4));
+  const std::int64_t metrics = model.metric_losses() * log_softmax(std::max<std::int64_t>(element, 4));
   if (model.loss_chunk > 0) {
     return {.forward = batch.tokens() * (2 * norm + element * model.vocab),
             .backward = batch.tokens() * (3 * norm + (2 * element + metrics) * model.vocab)};
@@ -143,8 +143,9 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
   const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
-  const double of_mlp = 2.0 * static_cast<double>(model.mlp_matrices()) * model.hidden * model.intermediate * tokens;
-  double again = recompute == Recompute::full ? matrices + attention : 0;
+  const double of_matrix = 2.0 * static_cast<double>(model.hidden) * model.intermediate * tokens;
+  const double of_mlp = static_cast<double>(model.mlp_matrices()) * of_matrix;
+  double again = recompute == Recompute::full ? matrices + attention - (model.stops_early() ? of_matrix : 0) : 0;
   if (model.attention_again(recompute)) again += attention;
   if (model.parts_again(recompute).mlp) again += of_mlp;
   if (model.chooses_parts(recompute) && model.is_torchtitan())
@@ -216,7 +217,9 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   if (!model.tied) stack.names.last_edge.push_back({"output", model.embedding_parameters()});
   stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
   stack.edges_count_as_layers = model.edges_count_as_layers;
-  stack.copies_gathered = model.is_torchtitan();
+  stack.shard_copies = model.is_torchtitan()               ? ShardCopies::each_parameter
+                       : model.code == LayerCode::composer ? ShardCopies::flat_parameter
+                                                           : ShardCopies::none;
   if (model.narrow_gathers) stack.gathered_bytes = 1;
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;
@@ -231,12 +234,12 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   if (model.loss_chunk > 0) stack.sizes.emplace_back("loss_chunk", model.loss_chunk);
   if (model.recompute_layers > 0) stack.sizes.emplace_back("recompute_layers", model.recompute_layers);
   if (model.recompute_parts.any()) stack.sizes.emplace_back("recompute_parts", model.recompute_parts.bits());
+  if (model.early_stop) stack.sizes.emplace_back("early_stop", *model.early_stop);
   if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
-  if (model.metric_losses > 0) stack.sizes.emplace_back("metric_losses", model.metric_losses);
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
   if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
-  if (model.is_torchtitan()) stack.sizes.emplace_back("code", static_cast<std::int64_t>(model.code));
+  if (model.code != LayerCode::megatron) stack.sizes.emplace_back("code", static_cast<std::int64_t>(model.code));
   if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
   if (model.narrow_gathers) stack.sizes.emplace_back("narrow_gathers", 1);
   if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
@@ -265,9 +268,8 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
     if (key == "recompute_layers") model.recompute_layers = static_cast<int>(value);
     if (key == "recompute_parts" && value >= 0 && value < 16)
       model.recompute_parts = RecomputeParts::of_bits(static_cast<int>(value));
+    if (key == "early_stop") model.early_stop = value != 0;
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
-    if (key == "metric_losses" && value >= 0 && value <= Transformer::max_metric_losses)
-      model.metric_losses = static_cast<int>(value);
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;
     if (key == "fused_swiglu") model.fused_swiglu = value != 0;

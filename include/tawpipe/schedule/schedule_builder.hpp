@@ -81,10 +81,10 @@ class ScheduleBuilder {
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Sets what each rank stands for.
   void mesh(const Mesh& mesh) { parts_.mesh = mesh; }
-  /// Computations copy weights gathered for them and gradients to be scattered, if the model's code
-  /// does (LayerStack::copies_gathered).
+  /// Computations copy weights gathered for them and gradients to be scattered, as the model's code
+  /// does (LayerStack::shard_copies).
   ScheduleBuilder& copies_gathered(bool shared) {
-    copies_gathered_ = shared && !workload_.is_abstract() && workload_.model().copies_gathered;
+    shard_copies_ = shared && !workload_.is_abstract() ? workload_.model().shard_copies : ShardCopies::none;
     return *this;
   }
   /// @throws ScheduleError  beyond max_stages.
@@ -240,7 +240,7 @@ class ScheduleBuilder {
   Workload workload_;
   ParameterSpace space_;
   Bytes workspace_;
-  bool copies_gathered_ = false;
+  ShardCopies shard_copies_ = ShardCopies::none;
   Schedule::Parts parts_;
   std::vector<char> written_;  ///< [rank]; empty: all
   GrowingArray<Task> tasks_;
@@ -330,7 +330,7 @@ TAWPIPE_INLINE Schedule ScheduleBuilder::build() {
   parts_.buffers.shrink_to_fit();
   parts_.dependencies = take_rows(dependency_begin_, dependency_items_);
   parts_.uses = take_rows(use_begin_, use_items_);
-  if (copies_gathered_) detail::count_gathered_copies(parts_, workload_.parameter_bytes());
+  if (shard_copies_ != ShardCopies::none) detail::count_gathered_copies(parts_, workload_.parameter_bytes(), shard_copies_);
   parts_.program = program();
   parts_.groups = groups_.rows();
   parts_.pieces = pieces_.rows();

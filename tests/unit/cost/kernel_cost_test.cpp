@@ -161,6 +161,16 @@ TEST_CASE("Blackwell Ultra: more power than a card of the same peak, and a faste
   CHECK(ultra.attention_backward == usual.attention_backward);
 }
 
+TEST_CASE("8-bit products with a scale for each row are slower on H100") {
+  const auto seconds = [](const char* device, tawpipe::ProductFormat format) {
+    const auto spec = tawpipe::device_named(device);
+    return tawpipe::product_seconds({.format = format, .m = 8192, .n = 8192, .k = 65536}, KernelCost{}.curves(spec), spec);
+  };
+  using tawpipe::ProductFormat;
+  CHECK(seconds("H100-80G", ProductFormat::fp8_rows) / seconds("H100-80G", ProductFormat::fp8) == Approx(1 / 0.87).epsilon(5e-3));
+  CHECK(seconds("B200-180G", ProductFormat::fp8_rows) == seconds("B200-180G", ProductFormat::fp8));
+}
+
 TEST_CASE("a card of less power runs products slower") {
   const KernelCost cost;
   const auto usual = cost.curves(tawpipe::device_named("H100-80G"));

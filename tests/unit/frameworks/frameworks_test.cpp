@@ -252,6 +252,21 @@ TEST_CASE("torchtitan: settings of older releases are read, with a note") {
             .find("it is parallelism.pipeline_parallel_microbatch_size now, in sequences") != std::string::npos);
 }
 
+TEST_CASE("torchtitan: recomputation that stops early is read and written") {
+  const auto job = [](const std::string& more) {
+    return torchtitan_job(
+        "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n"
+        "[activation_checkpoint]\nmode = 'full'\n" +
+            more,
+        "job.toml", 8, 0);
+  };
+  CHECK_FALSE(job("").model->stops_early());  // its own default, where nothing is compiled
+  const FrameworkJob stops = job("early_stop = true\n");
+  CHECK(stops.model->stops_early());
+  CHECK(tawpipe::torchtitan_settings(stops).early_stop);
+  CHECK_FALSE(tawpipe::torchtitan_settings(job("")).early_stop);
+}
+
 TEST_CASE("whose settings a file holds") {
   CHECK(framework_of("", "a.json") == Framework::deepspeed);
   CHECK(framework_of("", "a.toml") == Framework::torchtitan);

@@ -104,8 +104,9 @@ TEST_CASE("a decoder comes back from the stack that it made, and another model d
                           .tied = true,
                           .dtype = Dtype::f32,
                           .head_dim = 6,
+                          .early_stop = false,
                           .loss_in_float32 = false,
-                          .metric_losses = 2};
+                          .code = LayerCode::composer};
   const Batch batch{.sequence = 6, .microbatch_size = 2, .global_batch = 8};
   LayerStack stack = layer_stack(model, batch, Recompute::none);
   CHECK(stack.parameters() == model.parameters());
@@ -114,7 +115,8 @@ TEST_CASE("a decoder comes back from the stack that it made, and another model d
   CHECK(again->head_dim == 6);
   CHECK(again->kv_heads == 1);
   CHECK_FALSE(again->loss_in_float32);
-  CHECK(again->metric_losses == 2);
+  CHECK(again->code == LayerCode::composer);
+  CHECK(again->early_stop == false);
   CHECK(again->parameters() == model.parameters());
   stack.layer.parameters += 1;  // no longer that decoder's
   CHECK_FALSE(transformer_of(stack));

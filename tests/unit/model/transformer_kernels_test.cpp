@@ -89,6 +89,41 @@ TEST_CASE("parts that are computed again run their own kernels: attention, the M
   CHECK(std::get<1>(again({.layernorm = true})) == Approx(2 * tokens * 2 * 36 * 4096));
 }
 
+TEST_CASE("full recomputation that stops early leaves out a layer's last product, its cast and the residual sum") {
+  auto model = tawpipe::models::named("llama-3-8b");
+  const auto again = [&] {
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::full, 0, 2, false, false);
+    double moved = 0;
+    for (const Kernel& kernel : work.kernels) {
+      if (kernel.pass == KernelPass::recompute && kernel.kind == Kernel::Kind::traffic) moved += kernel.count * kernel.bytes;
+    }
+    CHECK(work.recompute.value() == Approx(flops(work, KernelPass::recompute)));
+    return std::pair{work.recompute.value(), moved};
+  };
+  const double tokens = 2048;
+  for (const auto products : {tawpipe::ProductFormat::bits16, tawpipe::ProductFormat::fp8}) {
+    model.products = products;
+    model.early_stop = {};
+    const auto [flops_all, moved_all] = again();
+    model.early_stop = true;
+    const auto [flops_needed, moved_needed] = again();
+    CHECK(flops_all - flops_needed == Approx(2 * 2 * tokens * 4096 * 14336));
+    const double cast = products == tawpipe::ProductFormat::fp8 ? 3 * 14336 : 0;  // read and written, both layouts
+    CHECK(moved_all - moved_needed == Approx(2 * tokens * (2 * 3 * 4096 + cast)));
+  }
+  CHECK(model.stops_early());
+  model.early_stop = {};
+  CHECK_FALSE(model.stops_early());
+  model.code = tawpipe::LayerCode::torchtitan_eager;
+  CHECK_FALSE(model.stops_early());
+  for (const auto code : {tawpipe::LayerCode::torchtitan, tawpipe::LayerCode::composer}) {
+    model.code = code;
+    CHECK(model.stops_early());
+  }
+  model.early_stop = false;
+  CHECK_FALSE(model.stops_early());
+}
+
 TEST_CASE("tensor and context parallelism divide every kernel") {
   const auto model = tawpipe::models::named("llama-3-8b");
   const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 2, true, true);

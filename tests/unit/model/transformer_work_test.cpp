@@ -135,6 +135,10 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   // computed again: all 164, or norms and SwiGLU 92
   CHECK(transformer_work(tiny, batch, Recompute::full, 0, 1, false, false).backward_traffic == Bytes{928 * 12});
   CHECK(transformer_work(tiny, batch, Recompute::selective, 0, 1, false, false).backward_traffic == Bytes{784 * 12});
+  // stopped early: without the last residual sum, 24
+  Transformer stopped = tiny;
+  stopped.early_stop = true;
+  CHECK(transformer_work(stopped, batch, Recompute::full, 0, 1, false, false).backward_traffic == Bytes{880 * 12});
   // embedding: rows of 16 bytes, 2 and 3 times
   const auto embedding = transformer_work(tiny, batch, Recompute::none, 0, 0, true, false);
   CHECK(embedding.forward_traffic == Bytes{32 * 12});
@@ -146,7 +150,7 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   CHECK(head.backward_traffic == Bytes{(48 + 220) * 12});
   // two losses for metrics: each casts 2 + 4, log-softmax 4 + 4
   Transformer metrics = tiny;
-  metrics.metric_losses = 2;
+  metrics.code = tawpipe::LayerCode::composer;
   const auto with_metrics = transformer_work(metrics, batch, Recompute::none, 2, 0, false, true);
   CHECK(with_metrics.forward_traffic == head.forward_traffic);
   CHECK(with_metrics.backward_traffic == head.backward_traffic + Bytes{2 * 140 * 12});
@@ -156,8 +160,6 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   const auto kernels = transformer_work(unfused, batch, Recompute::none, 2, 0, false, true);
   CHECK(kernels.forward_traffic == Bytes{(32 + 380) * 12});
   CHECK(kernels.backward_traffic == Bytes{(48 + 140) * 12});
-  metrics.metric_losses = -1;
-  CHECK_THROWS_AS(metrics.check(), tawpipe::InputError);
   const auto all = whole(tiny, Recompute::none);
   CHECK(all.forward_traffic == Bytes{(2 * 328 + 32 + 172) * 12});
   CHECK(all.backward_traffic == Bytes{(2 * 600 + 48 + 268) * 12});

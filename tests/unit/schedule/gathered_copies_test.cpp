@@ -69,6 +69,10 @@ TEST_CASE("FSDP2: gathered weights are copied before each pass, a gradient befor
     CHECK(copies(build(name, LayerCode::torchtitan), 1, Op::backward) == Sizes{0, 0});
   }
   CHECK(copies(build("fsdp", LayerCode::megatron), 1, Op::backward) == Sizes{0, 0});
+  // The first FSDP: 2 bytes of a gradient are read and written into the flat parameter's.
+  const Schedule flat = build("fsdp", LayerCode::composer);
+  CHECK(copies(flat, 1, Op::forward) == Sizes{0, 0});
+  CHECK(copies(flat, 1, Op::backward) == Sizes{4 * layer, 4 * layer});
   const Schedule alone = build_schedule("fsdp", {.workload = decoder_work(1), .nodes = DeviceGroups{{1}}, .options = {}});
   CHECK(copies(alone, 1, Op::backward) == Sizes{0});
 }

@@ -10,7 +10,9 @@ namespace tawpipe::inline v0::curves {
 /// (configs/system/h100_nvlink.json, commit 160921ca, a population average), and the largest shapes
 /// reach 794.5 of 989 TFLOPS in 16 bits and 1402.6 of 1979 in 8 (stas00/ml-engineering, maximum
 /// achievable matmul FLOPS), which would give 0.62 for 8 bits. Long training under the power limit
-/// reaches less: both are fitted to a row each (sim/papers/truth_fit.hpp). Attention: Shah et al.
+/// reaches less: both are fitted to a row each (sim/papers/truth_fit.hpp). Products of 8 bits with a
+/// scale for each row: what 6768 tokens/s in place of 7689.5 leave them (Llama 3 8B on 8 H100,
+/// torchao, torchao/float8/README.md, PyTorch 2.7), casts and gathers apart. Attention: Shah et al.
 /// 2024, FlashAttention-3, arXiv:2407.08608, figures 5 and 6 (H100 SXM, causal, heads of 128):
 /// forward 579, 602 and 616 TFLOPS at 4,096, 8,192 and 16,384 tokens; backward about 0.7 of that.
 /// For heads of 64, 128 and 256 at 16,384 tokens 473, 616 and 642, cuDNN's 388, 539 and 509; by the
@@ -26,6 +28,7 @@ inline constexpr DeviceCurves hopper{
     .multiprocessors = 132,
     .products = 0.655,
     .products_fp8 = 0.59,
+    .fp8_rows = 0.87,
     .weight_gradient = 0.96,
     .inner_ramp = 128,
     .attention = 0.79,

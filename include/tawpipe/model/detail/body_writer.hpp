@@ -226,6 +226,7 @@ class BodyWriter {
     summed_product(out_);
     compute(0, 5 * residual_);  // residual sum 3H, norm 2H
     gathered_product(false, mlp_in_, 5 * swiglu_);
+    if (layer < 0 && model_.stops_early()) return;
     summed_product(mlp_out_);
     compute(0, 3 * residual_);
   }

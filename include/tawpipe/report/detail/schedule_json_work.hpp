@@ -132,7 +132,7 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   LayerStack made = layer_stack(*decoder, batch, recompute);
   if (stack.names == ParameterNames{}) stack.names = std::move(made.names);
   stack.edges_count_as_layers = made.edges_count_as_layers;
-  stack.copies_gathered = made.copies_gathered;
+  stack.shard_copies = made.shard_copies;
   stack.gathered_bytes = made.gathered_bytes;
   stack.first_edge.kernels = std::move(made.first_edge.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);

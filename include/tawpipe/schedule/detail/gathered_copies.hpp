@@ -1,4 +1,4 @@
-// What computations copy, as in PyTorch's FSDP2: weights gathered for them, and gradients that they
+// What computations copy, as in PyTorch's FSDP: weights gathered for them, and gradients that they
 // leave to be scattered.
 // Not: the messages (schedules/detail/sharded_builder.hpp, schedule/detail/state_messages.hpp).
 #pragma once
@@ -6,22 +6,31 @@
 #include <cstddef>
 #include <vector>
 
+#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0::detail {
 
 /// Sets the bytes of computations other than updates to what their copies read and write on the
-/// stream that computes. The first that reads gathered weights copies them into each parameter (2
-/// weights a parameter: split_with_sizes_copy). A gradient is made in the weights' format, and
-/// copied in the gradients' format into what is scattered (chunk_cat); where several add to it, it
-/// is first cast, then added to, and copied after the last. Copies of shards run on another stream
-/// and are left out.
+/// stream that computes.
+///
+/// FSDP2: the first that reads gathered weights copies them into each parameter (2 weights a
+/// parameter: split_with_sizes_copy). A gradient is made in the weights' format, and copied in the
+/// gradients' format into what is scattered (chunk_cat); where several add to it, it is first cast,
+/// then added to, and copied after the last.
+/// The first FSDP: parameters are views of a unit's flat one, so weights are not copied, and autograd
+/// puts the gradients of the views together (2 weights a parameter), adding to what was there (3).
+/// Copies of shards, and the first FSDP's cast to the gradients' format, run on other streams and
+/// are left out.
 /// Source: PyTorch, torch/distributed/fsdp/_fully_shard: _fsdp_collectives.py
 /// (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed,
-/// accumulate_unsharded_grad_if_needed).
+/// accumulate_unsharded_grad_if_needed); torch/distributed/fsdp/_flat_param.py (_get_unflat_views),
+/// _runtime_utils.py (_post_backward_hook), torch/csrc/autograd/FunctionsManual.cpp
+/// (split_with_sizes_backward).
 /// @pre tasks are in the order in which they were added. Complexity: O(uses).
-inline void count_gathered_copies(Schedule::Parts& parts, const ParameterBytes& sizes) {
+inline void count_gathered_copies(Schedule::Parts& parts, const ParameterBytes& sizes, ShardCopies copies) {
+  const bool flat = copies == ShardCopies::flat_parameter;
   struct Copied {
     bool gathered = false;  ///< weights that no computation has read
     int additions = 0;      ///< to a gradient
@@ -41,17 +50,19 @@ inline void count_gathered_copies(Schedule::Parts& parts, const ParameterBytes& 
       Copied& found = copied[index(use.buffer)];
       if (buffer.content.kind() == ContentKind::weights) {
         if (gathers(task.op) && use.access != Access::read) found.gathered = true;
-        if (!is_stage_work(task.op) || !found.gathered) continue;
+        if (!is_stage_work(task.op) || !found.gathered || flat) continue;
         add(id<TaskId>(t), buffer, 2, 1);
         found.gathered = false;
       } else if (buffer.content.kind() == ContentKind::gradients) {
         if (is_stage_work(task.op) && found.last != id<TaskId>(t) && use.access != Access::read) {
           if (use.access == Access::write) found.additions = 0;
-          add(id<TaskId>(t), buffer, sizes.weight + (found.additions > 0 ? 2 : 1) * sizes.gradient, sizes.gradient);
+          const std::int64_t again = found.additions > 0 ? 1 : 0;
+          add(id<TaskId>(t), buffer, flat ? (2 + 3 * again) * sizes.weight : sizes.weight + (1 + again) * sizes.gradient,
+              sizes.gradient);
           ++found.additions;
           found.last = id<TaskId>(t);
         } else if (is_sum(task.op) && found.last != none<TaskId>) {
-          if (found.additions > 1) add(found.last, buffer, 2, 1);
+          if (found.additions > 1 && !flat) add(found.last, buffer, 2, 1);
           found = {};
         }
       }

@@ -308,7 +308,8 @@ class StateMessages {
     if (cut) whole_[index(weights)].first = add_whole(weights);
     const PiecesId all = logical_.buffer(weights).content.parameters();
     const Workload& workload = builder_.workload();
-    const bool apart = !workload.is_abstract() && workload.model().copies_gathered;  // FSDP2 casts what it gathers, DDP does not
+    // FSDP casts what it gathers, DDP does not.
+    const bool apart = !workload.is_abstract() && workload.model().shard_copies != ShardCopies::none;
     const Bytes gathered = cut || !apart ? sizes_.whole(logical_.buffer(weights).content, bucket)
                                          : sizes_.of(parameters_in(shards_.ranges(all, bucket)), ContentKind::weights);
     copies_.for_each_holders(logical_.buffer(weights).rank,
