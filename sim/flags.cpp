@@ -183,6 +183,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "on, off (default), or KEY=VALUE,...\n"
            "  ctas=8               SMs that a message between two devices holds at each\n"
            "  collective-ctas=16   and a collective at each member\n"
+           "  state-ctas=N         and one of weights or gradients (default: as of others)\n"
            "  sms=N                of each device (default: the cluster's)\n"
            "  speeds=FILE          computing speeds measured by bench_gpu_beside (default: in proportion to the rest)\n"
            "  priority=high|low    of communication, in that file (default high)",

@@ -40,6 +40,8 @@ HeldSms parse_hold_sms(const std::string& text) {
       held.pair_ctas = parse_count(key, value, 0);
     } else if (key == "collective-ctas") {
       held.collective_ctas = parse_count(key, value, 0);
+    } else if (key == "state-ctas") {
+      held.state_ctas = parse_count(key, value, 0);
     } else if (key == "sms") {
       held.sms = parse_count(key, value, 1);
     } else if (key == "speeds") {
@@ -50,7 +52,8 @@ HeldSms parse_hold_sms(const std::string& text) {
       throw InputError(concat("--hold-sms: priority=", one_line(value), " must be high or low"));
     } else {
       throw InputError(
-          concat("--hold-sms: ", unknown_name("parameter", key, {"ctas", "collective-ctas", "sms", "speeds", "priority"})));
+          concat("--hold-sms: ",
+                 unknown_name("parameter", key, {"ctas", "collective-ctas", "state-ctas", "sms", "speeds", "priority"})));
     }
   }
   if (held.is_off()) throw InputError("--hold-sms: with ctas=0 and collective-ctas=0 nothing is held; use off");

@@ -137,6 +137,14 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   const json on = parsed(run(ask + " --hold-sms on"));
   CHECK(on == parsed(run(ask + " --hold-sms ctas=8,collective-ctas=16,sms=108")));
   CHECK(on.at("makespan_s").get<double>() > off.at("makespan_s").get<double>());
+  const auto fsdp = [](const std::string& more) {
+    return parsed(run("simulate --schedule fsdp --cluster 2x2 --model llama-12x512 --sequence 512 --microbatches 8 --json - "
+                      "--hold-sms collective-ctas=16" +
+                      more))
+        .at("makespan_s")
+        .get<double>();
+  };
+  CHECK(fsdp(",state-ctas=46") > fsdp(""));
   CHECK(on.at("held_sms").at("slowed_s").size() == 4);
   CHECK(on.at("held_sms").at("waiting_s")[3].get<double>() > 0);
   CHECK(on.at("cost").get<std::string>().ends_with("; SMs held: 8 by a message, 16 by a collective, computing with the rest"));

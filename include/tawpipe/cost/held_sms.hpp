@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
@@ -48,7 +49,9 @@ struct HeldSms {
   /// 0: it holds none
   int pair_ctas = 0;
   int collective_ctas = 0;  ///< of a collective, at each member
-  int sms = 0;              ///< of each device; 0: as in the cluster
+  /// of a collective of weights or gradients; nullopt: as of others
+  std::optional<int> state_ctas = {};
+  int sms = 0;  ///< of each device; 0: as in the cluster
   /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with
   /// all SMs held. Empty: in proportion to the remaining SMs.
   std::vector<HeldSpeed> speeds{};
@@ -58,14 +61,17 @@ struct HeldSms {
   static HeldSms as_executed() { return {.pair_ctas = 8, .collective_ctas = 16}; }
 
   bool operator==(const HeldSms&) const = default;
-  bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0; }
+  bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0 && state_ctas.value_or(0) <= 0; }
 
   /// The SMs held by a task at each of its ranks. A computation, a host copy (done by copy engines)
   /// and a collective of one rank hold none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
     if (is_local(task.op)) return 0;
     if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
-    return schedule.group(task.group).size() > 1 ? collective_ctas : 0;
+    if (schedule.group(task.group).size() == 1) return 0;
+    const bool states =
+        task.payload == Payload::weights || task.payload == Payload::gradients || task.payload == Payload::edge_gradients;
+    return states ? state_ctas.value_or(collective_ctas) : collective_ctas;
   }
 
   /// @throws InputError  if the device's SMs are unknown.

@@ -57,6 +57,19 @@ TEST_CASE("messages and collectives hold their CTAs; computations and groups of 
   for (std::size_t t = 0; t < 4; ++t) CHECK(held.ctas_of(schedule, schedule.tasks()[t]) == expected[t]);
 }
 
+TEST_CASE("collectives of weights and gradients may hold other CTAs") {
+  const HeldSms held{.collective_ctas = 16, .state_ctas = 57};
+  auto b = support::two_lanes(2);
+  const GroupId both = b.group({Rank{0}, Rank{1}});
+  for (const Payload payload : {Payload::weights, Payload::gradients, Payload::activations})
+    b.add({.op = Op::all_gather, .payload = payload, .lane = LaneId{1}, .rank = Rank{0}, .group = both, .bytes = Bytes{1}}, {});
+  const Schedule schedule = b.build();
+  const int expected[] = {57, 57, 16};
+  for (std::size_t t = 0; t < 3; ++t) CHECK(held.ctas_of(schedule, schedule.tasks()[t]) == expected[t]);
+  CHECK_FALSE(HeldSms{.state_ctas = 57}.is_off());
+  CHECK(HeldSms{.state_ctas = 0}.is_off());
+}
+
 TEST_CASE("the number of SMs is the one given, else the device's; a device without one is named") {
   CHECK(HeldSms{.sms = 100}.sms_of({.name = "d", .sms = 132}) == 100);
   CHECK(HeldSms{}.sms_of({.name = "d", .sms = 132}) == 132);
