@@ -180,7 +180,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "none|layers|iteration", "Times");
   add_text(app, "--hold-sms", request.hold_sms,
            "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
-           "on, off (default), or KEY=VALUE,...\n"
+           "on, off (default), nccl (collectives only, as measured; tawpipe reproduce), or KEY=VALUE,...\n"
            "  ctas=8               SMs that a message between two devices holds at each\n"
            "  collective-ctas=16   and a collective at each member\n"
            "  state-ctas=N         and one of weights or gradients (default: as of others)\n"

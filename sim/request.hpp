@@ -68,7 +68,7 @@ struct Request {
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";
   std::string cuda_graphs = "none";  ///< layers or iteration
-  std::string hold_sms;              ///< on, off or KEY=VALUE,...; "" is off
+  std::string hold_sms;              ///< on, off, nccl or KEY=VALUE,...; "" is off
   std::string limit;                 ///< of memory; "": 4 GiB, or half of this machine's if that is less
   Noise noise;
   std::string stragglers;              ///< PROBABILITYxSLOWDOWN; goes into `noise`

@@ -240,7 +240,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
             "measured:FILE" (docs/quick_start.md).
         cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
-        hold_sms: "on": communications hold SMs while they wait and move data; or "ctas=8,..." (docs/sweeps.md).
+        hold_sms: "on": communications hold SMs while they wait and move data; "nccl": collectives, as measured; or
+            "ctas=8,..." (docs/sweeps.md).
 
     Raises:
         InputError: For anything missing or impossible.

@@ -218,12 +218,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   const std::string zero = lower_case(row.zero);
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
-  cost.held_sms = {.pair_ctas = 0, .collective_ctas = 16};  // NCCL's channels by NVLink; sends: docs/accuracy.md
-  const int capability = known_device(device->name).sm;
-  const DeviceCurves& curves = curves_of(capability);
-  // Beside an all-gather of 8 A100 products took 2.08 in place of 1.18 ms (NVIDIA/nccl#1428), as if
-  // other SMs were held. Transformer Engine's products leave SMs to the collectives of activations.
-  if (capability < 100) cost.held_sms.state_ctas = static_cast<int>((1 - 1.18 / 2.08) * device->sms + 0.5);
+  cost.held_sms = measured_held_sms(*device);  // sends: docs/accuracy.md
+  const DeviceCurves& curves = curves_of(known_device(device->name).sm);
   double forward = curves.attention;
   double backward = curves.attention_backward;
   if (fsdp && curves.generation == "H100") {  // PyTorch: FlashAttention-2

@@ -137,14 +137,15 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   const json on = parsed(run(ask + " --hold-sms on"));
   CHECK(on == parsed(run(ask + " --hold-sms ctas=8,collective-ctas=16,sms=108")));
   CHECK(on.at("makespan_s").get<double>() > off.at("makespan_s").get<double>());
-  const auto fsdp = [](const std::string& more) {
-    return parsed(run("simulate --schedule fsdp --cluster 2x2 --model llama-12x512 --sequence 512 --microbatches 8 --json - "
-                      "--hold-sms collective-ctas=16" +
-                      more))
+  const auto fsdp = [](const std::string& held) {
+    return parsed(run("simulate --schedule fsdp --cluster dgx-a100 --model llama-12x512 --sequence 512 --microbatches 8 "
+                      "--json - --hold-sms " +
+                      held))
         .at("makespan_s")
         .get<double>();
   };
-  CHECK(fsdp(",state-ctas=46") > fsdp(""));
+  CHECK(fsdp("nccl") > fsdp("collective-ctas=16"));
+  CHECK(fsdp("nccl") == fsdp("collective-ctas=16,state-ctas=47"));
   CHECK(on.at("held_sms").at("slowed_s").size() == 4);
   CHECK(on.at("held_sms").at("waiting_s")[3].get<double>() > 0);
   CHECK(on.at("cost").get<std::string>().ends_with("; SMs held: 8 by a message, 16 by a collective, computing with the rest"));
@@ -170,7 +171,7 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   support::check_refused(run(ask + " --hold-sms ctas=-1"), {"--hold-sms: ctas=-1", "whole number"});
   support::check_refused(run(ask + " --hold-sms ctas=0,collective-ctas=0"), {"use off"});
   support::check_refused(run(ask + " --hold-sms cta=8"), {"unknown parameter 'cta'; did you mean 'ctas'?"});
-  support::check_refused(run(ask + " --hold-sms maybe"), {"must be on, off or parameters"});
+  support::check_refused(run(ask + " --hold-sms maybe"), {"must be on, off, nccl or parameters"});
   support::check_refused(run("export --schedule 1f1b --cluster 2x2 --model llama-12x512 --sequence 512 --microbatches 8 "
                              "--hold-sms on --graph " +
                              folder.write("graph.tg", "")),
