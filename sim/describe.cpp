@@ -15,8 +15,7 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
   if (const auto* kernels = std::get_if<KernelCost>(&cost)) {
     const DeviceCurves curves = kernels->curves(device);
     const bool four = format == ProductFormat::nvfp4;
-    const double rows = format == ProductFormat::fp8_rows ? curves.fp8_rows : 1;
-    const double share = four ? curves.products_fp4 : is_narrow(format) ? curves.products_fp8 * rows : curves.products;
+    const double share = product_peak(format, curves, device).share;
     return fmt::format("kernels by shape as on {}{}{}: products at most {} of the {}peak, {} of the memory bandwidth{}",
                        curves.generation, has_own_curves(device) ? "" : concat(" (", device.name, " has no curves of its own)"),
                        kernels->changes.empty() ? "" : ", with figures replaced", format_percent(share, 0),
@@ -45,7 +44,7 @@ std::string describe_cost(const Problem& problem) {
   const Cost& cost = problem.cost;
   const std::string times =
       describe_times(cost, problem.cluster.device(Rank{0}), problem.model ? problem.model->products : ProductFormat::bits16);
-  const HeldSms* const held = std::visit([](const auto& model) { return held_sms_of(model); }, cost);
+  const HeldSms* const held = held_sms_of(cost);
   if (held == nullptr) return times;
   return fmt::format("{}; SMs held: {} by a message, {} by a collective{}, {}", times, held->pair_ctas, held->collective_ctas,
                      held->state_ctas ? concat(", ", *held->state_ctas, " by one of weights or gradients") : "",

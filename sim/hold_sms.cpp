@@ -25,10 +25,11 @@ int parse_count(const std::string& key, const std::string& text, int least) {
 
 }  // namespace
 
-HeldSms parse_hold_sms(const std::string& text) {
+HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
   if (text.empty() || text == "off") return {};
+  if (text == "nccl") return measured_held_sms(device);
   HeldSms held = HeldSms::as_executed();
-  if (text == "on" || text == "nccl") return held;  // nccl: by device, measured_held_sms()
+  if (text == "on") return held;
   if (text.find('=') == std::string::npos) {
     throw InputError(concat("--hold-sms ", quote(text), " must be on, off, nccl or parameters such as ", example));
   }

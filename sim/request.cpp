@@ -212,8 +212,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster, request.device),
                   .model = model,
                   .cost = std::move(cost)};
-  const HeldSms held =
-      request.hold_sms == "nccl" ? measured_held_sms(problem.cluster.device(Rank{0})) : parse_hold_sms(request.hold_sms);
+  const HeldSms held = parse_hold_sms(request.hold_sms, problem.cluster.device(Rank{0}));
   std::visit([&](auto& any) { any.held_sms = held; }, problem.cost);
   if (!held.is_off()) {
     for (int rank = 0; rank < problem.cluster.ranks(); ++rank) held.check(problem.cluster.device(Rank{rank}));

@@ -99,8 +99,9 @@ double machine_memory();
 /// @param utilization  the model's; 0: unknown @throws InputError  naming the parameter
 Cost parse_cost(const std::string& text, double utilization);
 
-/// The SMs that communications hold, from --hold-sms. @throws InputError  naming the parameter
-HeldSms parse_hold_sms(const std::string& text);
+/// The SMs that communications hold, from --hold-sms. @param device  of the cluster, for what was
+/// measured on its kind @throws InputError  naming the parameter
+HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device);
 
 /// The schedule that the request names. @param others  alternative flags, for the message
 /// @throws InputError  if it names none or an unknown one, or if an option is not key=value; before

@@ -147,7 +147,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
     model.code = LayerCode::composer;
     // Its benchmark began with PyTorch 1.13 and bf16, and went on with 2.1, whose checkpoints stop
     // early, and amp_bf16 (mosaicml/llm-foundry, submit_benchmarks.py).
-    model.early_stop = lower_case(row.precision).starts_with("amp_");
+    model.early_stop = precision.starts_with("amp_");
   }
   if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
   model.fused_swiglu = model.code_fuses_swiglu();
@@ -216,6 +216,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   const std::optional<int> offloaded = offloaded_layers(row);
   if (!offloaded) return std::string{"offloads activations of a number of layers that the row does not say"};
   const std::string zero = lower_case(row.zero);
+  const std::string overlap = lower_case(row.overlap);
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
   cost.held_sms = measured_held_sms(*device);  // sends: docs/accuracy.md
@@ -266,12 +267,11 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
   if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
   // Composer's gradients in mixed_precision PURE (composer/distributed/mosaic_fsdp_utils.py).
-  if (fsdp && has(lower_case(row.overlap), "mixed_precision=pure")) problem.parameter_bytes.gradient = 2;
+  if (fsdp && has(overlap, "mixed_precision=pure")) problem.parameter_bytes.gradient = 2;
   // Megatron-LM in float16: gradients are float16, and the optimizer has a float32 copy of them
   // (dist_optimizer.md: 20 bytes).
   if (problem.model->dtype == Dtype::f16) problem.parameter_bytes = {.weight = 2, .gradient = 2, .optimizer = 16};
   // What the source says; otherwise as frameworks with a distributed optimizer do since 2023.
-  const std::string overlap = lower_case(row.overlap);
   const bool modern = zero != "none" && !has(overlap, "overlap off");
   const auto said = [&](std::string_view flag, bool unsaid) {
     return has(overlap, concat(flag, "=1")) || (unsaid && !has(overlap, concat(flag, "=0")));

@@ -69,9 +69,8 @@ struct HeldSms {
     if (is_local(task.op)) return 0;
     if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
     if (schedule.group(task.group).size() == 1) return 0;
-    const bool states =
-        task.payload == Payload::weights || task.payload == Payload::gradients || task.payload == Payload::edge_gradients;
-    return states ? state_ctas.value_or(collective_ctas) : collective_ctas;
+    const Numbers numbers = traits(task.payload).numbers;
+    return numbers == Numbers::weights || numbers == Numbers::gradients ? state_ctas.value_or(collective_ctas) : collective_ctas;
   }
 
   /// @throws InputError  if the device's SMs are unknown.

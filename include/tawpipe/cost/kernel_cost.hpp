@@ -46,21 +46,24 @@ inline HeldSms measured_held_sms(const DeviceSpec& device) {
   return held;
 }
 
+/// A format's peak on a device, and the share of it that large products sustain; 16 bits' where the
+/// device lacks the format.
+struct ProductPeak {
+  double peak = 0;
+  double share = 0;
+};
+inline ProductPeak product_peak(ProductFormat format, const DeviceCurves& curves, const DeviceSpec& device) {
+  if (format == ProductFormat::nvfp4 && device.peak_fp4.value() > 0) return {device.peak_fp4.value(), curves.products_fp4};
+  if (is_narrow(format) && device.peak_fp8.value() > 0)
+    return {device.peak_fp8.value(), curves.products_fp8 * (format == ProductFormat::fp8_rows ? curves.fp8_rows : 1)};
+  return {device.peak.value() / (format == ProductFormat::bits32 ? 2 : 1), curves.products};
+}
+
 /// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the
 /// multiprocessors, the inner dimension split if that fills them better, and never faster than
 /// memory allows.
 inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
-  double peak = device.peak.value();
-  double share = curves.products;
-  const bool narrow = is_narrow(kernel.format);
-  if (kernel.format == ProductFormat::bits32) peak /= 2;
-  if (kernel.format == ProductFormat::nvfp4 && device.peak_fp4.value() > 0) {
-    peak = device.peak_fp4.value();
-    share = curves.products_fp4;
-  } else if (narrow && device.peak_fp8.value() > 0) {
-    peak = device.peak_fp8.value();
-    share = curves.products_fp8 * (kernel.format == ProductFormat::fp8_rows ? curves.fp8_rows : 1);
-  }
+  auto [peak, share] = product_peak(kernel.format, curves, device);
   // A tile's start and end take as long in all formats: of products of 4096 x 4096 results on
   // compute capability 10.0, 8 bits are 1.95 times as fast as 16 with an inner dimension of 4096,
   // and 1.76, 1.46 and 1.30 times with 1024, 512 and 256 (OpenXLA, matmul_interpolator_data.h).

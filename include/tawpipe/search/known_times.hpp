@@ -28,9 +28,7 @@ struct KnownTimes {
   bool paths_by_size() const {
     return std::visit([](const auto& model) { return tawpipe::paths_by_size(model); }, cost);
   }
-  const HeldSms* held_sms() const {
-    return std::visit([](const auto& model) { return held_sms_of(model); }, cost);
-  }
+  const HeldSms* held_sms() const { return held_sms_of(cost); }
 };
 static_assert(CostModel<KnownTimes>);
 

@@ -94,7 +94,7 @@ namespace detail {
 /// The cost of SMs held by communications, if the problem's cost model has them.
 inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
                                             std::span<const Rank> same_as) {
-  const HeldSms* const held = std::visit([](const auto& cost) { return held_sms_of(cost); }, problem.cost);
+  const HeldSms* const held = held_sms_of(problem.cost);
   if (held == nullptr) return std::nullopt;
   return held_time(schedule, problem.cluster, timeline, *held, same_as);
 }

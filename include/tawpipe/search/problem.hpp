@@ -34,6 +34,10 @@ namespace tawpipe::inline v0 {
 
 using Cost = std::variant<KernelCost, RooflineCost, FixedCost, MeasuredCost>;
 
+/// The SMs that communications hold, if the cost model in it has that on; otherwise null.
+inline const HeldSms* held_sms_of(const Cost& cost) {
+  return std::visit([](const auto& model) { return held_sms_of(model); }, cost);
+}
 /// What is launched as CUDA graphs; none by costs that have no launches.
 inline CudaGraphs graphs_of(const Cost& cost) {
   const auto* kernels = std::get_if<KernelCost>(&cost);
