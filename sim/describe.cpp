@@ -46,6 +46,13 @@ std::string describe_cost(const Problem& problem) {
       describe_times(cost, problem.cluster.device(Rank{0}), problem.model ? problem.model->products : ProductFormat::bits16);
   const HeldSms* const held = held_sms_of(cost);
   if (held == nullptr) return times;
+  if (!held->waiting && held->pair_ctas == 0) {
+    const SpeedTable speeds = held->table(held->sms_of(problem.cluster.device(Rank{0})));
+    const auto slower = [&](int ctas) { return format_percent(1 - speeds.speed(ctas), 0); };
+    return fmt::format(
+        "{}; {} slower beside collectives{}", times, slower(held->collective_ctas),
+        held->state_ctas ? concat(", up to ", slower(*held->state_ctas), " beside those of weights or gradients") : "");
+  }
   return fmt::format("{}; SMs held: {} by a message, {} by a collective{}, {}", times, held->pair_ctas, held->collective_ctas,
                      held->state_ctas ? concat(", ", *held->state_ctas, " by one of weights or gradients") : "",
                      held->speeds.empty() ? "computing with the rest" : "at measured speeds");

@@ -5,6 +5,7 @@
 
 #include "request.hpp"
 #include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/held_speeds.hpp"
 
@@ -26,7 +27,7 @@ int parse_count(const std::string& key, const std::string& text, int least) {
 }  // namespace
 
 HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
-  if (text.empty() || text == "off") return {};
+  if (text == "off") return {};
   if (text == "nccl") return measured_held_sms(device);
   HeldSms held = HeldSms::as_executed();
   if (text == "on") return held;
@@ -43,6 +44,12 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
       held.collective_ctas = parse_count(key, value, 0);
     } else if (key == "state-ctas") {
       held.state_ctas = parse_count(key, value, 0);
+    } else if (key == "state-rate") {
+      held.state_rate = parse_bandwidth(value);
+    } else if (key == "waiting" && (value == "on" || value == "off")) {
+      held.waiting = value == "on";
+    } else if (key == "waiting") {
+      throw InputError(concat("--hold-sms: waiting=", one_line(value), " must be on or off"));
     } else if (key == "sms") {
       held.sms = parse_count(key, value, 1);
     } else if (key == "speeds") {
@@ -52,9 +59,9 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
     } else if (key == "priority") {
       throw InputError(concat("--hold-sms: priority=", one_line(value), " must be high or low"));
     } else {
-      throw InputError(
-          concat("--hold-sms: ",
-                 unknown_name("parameter", key, {"ctas", "collective-ctas", "state-ctas", "sms", "speeds", "priority"})));
+      throw InputError(concat("--hold-sms: ", unknown_name("parameter", key,
+                                                           {"ctas", "collective-ctas", "state-ctas", "state-rate", "waiting",
+                                                            "sms", "speeds", "priority"})));
     }
   }
   if (held.is_off()) throw InputError("--hold-sms: with ctas=0 and collective-ctas=0 nothing is held; use off");

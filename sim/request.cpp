@@ -164,6 +164,25 @@ ParameterBytes parameter_bytes(const Request& request, Dtype dtype) {
           .optimizer = (weight < 4 ? master : 0) + 2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
 }
 
+/// What --hold-sms says; unsaid, what was measured, where times are of a model's kernels and all
+/// devices' SMs are known. Recorded times, and those of a file's stages without a model, are taken as they
+/// are.
+void take_held_sms(const Request& request, Problem& problem) {
+  const std::vector<NodeType>& kinds = problem.cluster.kinds();
+  const auto every = [&](auto&& holds) {
+    return std::all_of(kinds.begin(), kinds.end(),
+                       [&](const NodeType& kind) { return std::all_of(kind.devices.begin(), kind.devices.end(), holds); });
+  };
+  if (request.hold_sms.empty()) {
+    const bool known = every([](const DeviceSpec& device) { return device.sms > 0; });
+    if (!known || request.times_are_known || !problem.model || !std::holds_alternative<KernelCost>(problem.cost)) return;
+  }
+  const HeldSms held = parse_hold_sms(request.hold_sms.empty() ? "nccl" : request.hold_sms, problem.cluster.device(Rank{0}));
+  std::visit([&](auto& any) { any.held_sms = held; }, problem.cost);
+  if (held.is_off()) return;
+  every([&](const DeviceSpec& device) { return held.check(device), true; });
+}
+
 /// @throws InputError  where a device lacks the format of the model's products, or the cost model
 /// does not distinguish formats
 void check_products(const Problem& problem) {
@@ -212,11 +231,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster, request.device),
                   .model = model,
                   .cost = std::move(cost)};
-  const HeldSms held = parse_hold_sms(request.hold_sms, problem.cluster.device(Rank{0}));
-  std::visit([&](auto& any) { any.held_sms = held; }, problem.cost);
-  if (!held.is_off()) {
-    for (int rank = 0; rank < problem.cluster.ranks(); ++rank) held.check(problem.cluster.device(Rank{rank}));
-  }
+  take_held_sms(request, problem);
   if (work) problem.parameter_bytes = work->parameter_bytes;
   const std::string policy = request.recompute.empty() ? std::string{recompute} : request.recompute;
   if (policy == "auto" && std::holds_alternative<MeasuredCost>(problem.cost)) {

@@ -68,7 +68,7 @@ struct Request {
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";
   std::string cuda_graphs = "none";  ///< layers or iteration
-  std::string hold_sms;              ///< on, off, nccl or KEY=VALUE,...; "" is off
+  std::string hold_sms;              ///< on, off, nccl or KEY=VALUE,...; "" is nccl with kernels, else off
   std::string limit;                 ///< of memory; "": 4 GiB, or half of this machine's if that is less
   Noise noise;
   std::string stragglers;              ///< PROBABILITYxSLOWDOWN; goes into `noise`
@@ -100,7 +100,7 @@ double machine_memory();
 Cost parse_cost(const std::string& text, double utilization);
 
 /// The SMs that communications hold, from --hold-sms. @param device  of the cluster, for what was
-/// measured on its kind @throws InputError  naming the parameter
+/// measured on its kind @pre text is not empty @throws InputError  naming the parameter
 HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device);
 
 /// The schedule that the request names. @param others  alternative flags, for the message

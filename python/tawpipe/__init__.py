@@ -219,7 +219,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-            cuda_graphs: str = "none", hold_sms: str = "off") -> Comparison:
+            cuda_graphs: str = "none", hold_sms: str = "") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -240,8 +240,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
             "measured:FILE" (docs/quick_start.md).
         cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
-        hold_sms: "on": communications hold SMs while they wait and move data; "nccl": collectives, as measured; or
-            "ctas=8,..." (docs/sweeps.md).
+        hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
+            all communications, while they wait too; or "ctas=8,..." (docs/sweeps.md).
 
     Raises:
         InputError: For anything missing or impossible.
@@ -259,7 +259,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
              offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
              gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-             cuda_graphs: str = "none", hold_sms: str = "off", fold: str = "off") -> Prediction:
+             cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
@@ -291,7 +291,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          bucket: int | None = None, tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "",
          gathered_weights: str = "", swiglu: str = "",
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
-         loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", price: float = 0,
+         loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
          threads: int = 0) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
@@ -354,7 +354,7 @@ def bound(*, cluster: ClusterLike, model: ModelLike, sequence: int, global_batch
     """
     flags = _core.PlanFlags()
     flags.base = _request(cluster, model, sequence, global_batch, 0, "auto", None, 1, 1, 1, "full", "off", usable_memory, cost,
-                          "off")
+                          "")
     flags.tokens = tokens
     answer, text, complaint = _core.bound(flags)
     return Bound(answer, text + complaint)

@@ -130,8 +130,9 @@ int run_graph_simulate(const GraphRequest& request) {
   return ok;
 }
 
-int run_graph_export(const Request& request, const std::string& out) {
+int run_graph_export(Request request, const std::string& out) {
   if (out.empty()) throw InputError("--out is missing; give a file such as graph.tg, or - for standard output");
+  if (request.hold_sms.empty()) request.hold_sms = "off";  // a plain graph cannot express it
   const ScheduleChoice choice = named_schedule(request);
   Problem problem = resolve(request, false);
   problem.schedules = {choice};

@@ -18,6 +18,6 @@ int run_graph_simulate(const GraphRequest& request);
 
 /// `tawpipe export --graph FILE`: the schedule that the shared flags describe, as a graph. `out`
 /// ending in .json gives JSON.
-int run_graph_export(const Request& request, const std::string& out);
+int run_graph_export(Request request, const std::string& out);
 
 }  // namespace tawpipe::sim

@@ -75,7 +75,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   }
   if (base.cost != defaults.cost) add("--cost", base.cost);
   if (base.cuda_graphs != defaults.cuda_graphs) add("--cuda-graphs", base.cuda_graphs);
-  if (held_sms_of(request.problem.cost) != nullptr) add("--hold-sms", base.hold_sms);
+  if (!base.hold_sms.empty()) add("--hold-sms", base.hold_sms);
   if (!base.limit.empty()) add("--limit", base.limit);
   return text;
 }

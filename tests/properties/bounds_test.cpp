@@ -89,6 +89,8 @@ PlanRequest draw(Random& random) {
   Random ahead = random;
   Random of_buckets{ahead.next()};  // the other draws stay what they are
   problem.bucket = one_of<std::int64_t>(of_buckets, {automatic_bucket, 1, 20'000'000});
+  auto* const kernels = std::get_if<KernelCost>(&problem.cost);
+  if (kernels != nullptr && of_buckets.between(0, 1) == 0) kernels->held_sms = measured_held_sms(problem.cluster.device(Rank{0}));
   return request;
 }
 

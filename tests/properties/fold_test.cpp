@@ -138,7 +138,10 @@ FoldDraw draw_fold(Random& random) {
                               .nccl_collectives = random.between(0, 2) == 0};
   }
   if (random.between(0, 1) == 0) {
-    const HeldSms held{.pair_ctas = random.between(0, 9), .collective_ctas = random.between(1, 9), .sms = 150};
+    HeldSms held{.pair_ctas = random.between(0, 9), .collective_ctas = random.between(1, 9), .sms = 150};
+    if (random.between(0, 1) == 0) held.state_ctas = random.between(5, 70);
+    if (random.between(0, 1) == 0) held.state_rate = BytesPerSecond{random.real(1e8, 4e11)};
+    held.waiting = random.between(0, 1) == 0;
     std::visit([&](auto& cost) { cost.held_sms = held; }, drawn.cost);
   }
   return drawn;

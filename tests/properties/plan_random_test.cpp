@@ -127,6 +127,7 @@ void check_case(const Case& one, int wanted, bool shown) {
                                   .model = models::named(one.model),
                                   .sequence = one.sequence,
                                   .global_batch = one.global_batch}};
+  request.problem.cost = KernelCost{.held_sms = measured_held_sms(request.problem.cluster.device(Rank{0}))};  // as the command
   const PlanResult found = plan(request, shipped());
   const Drawn random = draw(request, wanted, shown);
   REQUIRE(!found.plans.empty());

@@ -39,20 +39,21 @@ struct HeldChange {
 };
 
 /// [rank] the changes in its held SMs, in time order.
-inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedule, const Timeline& timeline,
-                                                         const HeldSms& held) {
-  const Arrivals arrivals{schedule, [&](const Task& task) { return held.ctas_of(schedule, task) > 0; }};
+inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedule, const Cluster& cluster,
+                                                         const Timeline& timeline, const HeldSms& held) {
+  HeldCtas ctas_of{held, schedule, cluster};
+  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas_of.of(task) > 0; }};
   std::vector<std::int64_t> come(arrivals.size(), 0);
   arrivals.for_each_predecessor([&](TaskId earlier, std::size_t arrival) {
     come[arrival] = std::max(come[arrival], timeline.end_of(earlier).picoseconds());
   });
   std::vector<std::vector<HeldChange>> changes(static_cast<std::size_t>(schedule.ranks()));
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-    const std::int32_t ctas = held.ctas_of(schedule, schedule.tasks()[t]);
+    const std::int32_t ctas = ctas_of.of(schedule.tasks()[t]);
     const std::int64_t start = timeline.start[t].picoseconds();
     for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) {
       auto& rank = changes[index(arrivals.rank(a))];
-      rank.push_back({std::min(come[a], start), ctas, 0});
+      rank.push_back({held.waiting ? std::min(come[a], start) : start, ctas, 0});
       rank.push_back({start, -ctas, ctas});
       rank.push_back({timeline.end[t].picoseconds(), 0, -ctas});
     }
@@ -72,7 +73,7 @@ inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedul
 /// Complexity: O((tasks + members) log members), and for each computation the changes during it.
 inline HeldTime held_time(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, const HeldSms& held,
                           std::span<const Rank> same_as = {}) {
-  const auto changes = detail::held_changes(schedule, timeline, held);
+  const auto changes = detail::held_changes(schedule, cluster, timeline, held);
   HeldTime result{std::vector<double>(changes.size()), std::vector<double>(changes.size()),
                   std::vector<double>(schedule.tasks().size())};
   std::vector<std::vector<std::size_t>> computations(changes.size());  // [rank] by start

@@ -209,8 +209,9 @@ class UnequalComputation {
 };
 
 /// A collective of copies for which only one of them has to wait, so that the others arrive sooner;
-/// empty if there is none.
+/// empty if there is none, or if ranks that wait hold nothing.
 inline std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held) {
+  if (!held.waiting) return {};
   const Schedule& schedule = folded.schedule;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];

@@ -11,6 +11,8 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -37,8 +39,8 @@ struct SpeedTable {
 
 /// An option of a cost model: a communication is a kernel that holds as many SMs as it has CTAs
 /// (thread blocks), on each of its ranks from the moment that the rank's stream reaches it until
-/// its end, including waits for ranks that have not arrived. Computation there at the same time
-/// continues with the remaining SMs.
+/// its end, including waits for ranks that have not arrived unless `waiting` is off. Computation
+/// there at the same time continues with the remaining SMs.
 ///
 /// Source: a NCCL kernel has one CTA a channel, which has its SM to itself
 /// (github.com/NVIDIA/nccl/issues/689), and runs from its launch until its peers have arrived and
@@ -51,7 +53,11 @@ struct HeldSms {
   int collective_ctas = 0;  ///< of a collective, at each member
   /// of a collective of weights or gradients; nullopt: as of others
   std::optional<int> state_ctas = {};
-  int sms = 0;  ///< of each device; 0: as in the cluster
+  /// where the slowest link of their ring moves as much, and below of the difference in proportion
+  /// less; 0: at any bandwidth
+  BytesPerSecond state_rate{};
+  bool waiting = true;  ///< held also before data moves; off: only while it does
+  int sms = 0;          ///< of each device; 0: as in the cluster
   /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with
   /// all SMs held. Empty: in proportion to the remaining SMs.
   std::vector<HeldSpeed> speeds{};
@@ -63,8 +69,8 @@ struct HeldSms {
   bool operator==(const HeldSms&) const = default;
   bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0 && state_ctas.value_or(0) <= 0; }
 
-  /// The SMs held by a task at each of its ranks. A computation, a host copy (done by copy engines)
-  /// and a collective of one rank hold none.
+  /// The SMs held by a task at each of its ranks, at state_rate. A computation, a host copy (done by
+  /// copy engines) and a collective of one rank hold none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
     if (is_local(task.op)) return 0;
     if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
@@ -110,6 +116,29 @@ struct HeldSms {
     }
     return table;
   }
+};
+
+/// The SMs that the tasks of a schedule hold on a cluster.
+class HeldCtas {
+ public:
+  HeldCtas(const HeldSms& held, const Schedule& schedule, const Cluster& cluster)
+      : held_{held}, schedule_{schedule}, cluster_{cluster}, share_of_(static_cast<std::size_t>(schedule.groups()), -1) {}
+
+  int of(const Task& task) {
+    const int most = held_.ctas_of(schedule_, task);
+    if (most == held_.collective_ctas || held_.state_rate.value() <= 0 || !is_collective(task.op)) return most;
+    double& share = share_of_[index(task.group)];
+    if (share < 0) {
+      share = std::min(1.0, nccl_ring(schedule_.group(task.group), cluster_).bus_bandwidth / held_.state_rate.value());
+    }
+    return held_.collective_ctas + static_cast<int>((most - held_.collective_ctas) * share + 0.5);
+  }
+
+ private:
+  const HeldSms& held_;
+  const Schedule& schedule_;
+  const Cluster& cluster_;
+  std::vector<double> share_of_;  ///< [group] of state_rate; -1: not known yet
 };
 
 /// The model's option, if it has one that is on; otherwise null.

@@ -40,7 +40,7 @@ inline bool has_own_curves(const DeviceSpec& device) {
 /// all-gather of 8 A100 products took 2.08 in place of 1.18 ms. Transformer Engine's products leave
 /// SMs to the collectives of activations. Sends hold none. Source: NVIDIA/nccl#1428.
 inline HeldSms measured_held_sms(const DeviceSpec& device) {
-  HeldSms held{.pair_ctas = 0, .collective_ctas = 16};
+  HeldSms held{.pair_ctas = 0, .collective_ctas = 16, .state_rate = device.memory_bandwidth * 0.11, .waiting = false};
   const int capability = detail::compute_capability(device);
   if (capability < 100) held.state_ctas = static_cast<int>((1 - 1.18 / 2.08) * held.sms_of(device) + 0.5);
   return held;

@@ -16,6 +16,7 @@
 #include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/schedule/arrivals.hpp"
 #include "tawpipe/simulate/engine.hpp"
+#include "tawpipe/simulate/lane_order.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -31,7 +32,10 @@ struct EngineHolds {
   std::vector<std::int32_t> table_of;  ///< [device]
   /// [task] where its delay is a computation with a speed; -1: none
   std::vector<std::int32_t> device_of;
-  std::vector<Hold> holds;  ///< hold h begins when task device_of.size() + h starts
+  /// hold h begins when task device_of.size() + h starts; with_task: when the task that releases it
+  /// starts
+  std::vector<Hold> holds;
+  bool with_task = false;
   /// [task of device_of + 1] the holds that its end releases
   std::vector<std::uint32_t> hold_begin;
 };
@@ -53,17 +57,14 @@ class SharedProcessors {
   bool computes(std::int32_t task) const { return at(task) < holds_.device_of.size() && holds_.device_of[at(task)] >= 0; }
 
   void start(std::int32_t task) {
-    if (at(task) < holds_.device_of.size()) return;
-    const EngineHolds::Hold& hold = holds_.holds[at(task) - holds_.device_of.size()];
-    held_[at(hold.device)] += hold.sms;
-    change(hold.device);
+    if (at(task) >= holds_.device_of.size()) {
+      hold(holds_.holds[at(task) - holds_.device_of.size()], 1);
+    } else if (holds_.with_task) {
+      hold_all_of(task, 1);
+    }
   }
   void end(std::int32_t task) {
-    if (at(task) >= holds_.device_of.size()) return;
-    for (auto h = holds_.hold_begin[at(task)]; h < holds_.hold_begin[at(task) + 1]; ++h) {
-      held_[at(holds_.holds[h].device)] -= holds_.holds[h].sms;
-      change(holds_.holds[h].device);
-    }
+    if (at(task) < holds_.device_of.size()) hold_all_of(task, -1);
   }
   /// @param work  ticks at full speed, above 0
   void compute(std::int32_t task, std::int64_t work, std::int64_t now) {
@@ -136,6 +137,14 @@ class SharedProcessors {
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
+  void hold_all_of(std::int32_t task, std::int32_t sign) {
+    for (auto h = holds_.hold_begin[at(task)]; h < holds_.hold_begin[at(task) + 1]; ++h) hold(holds_.holds[h], sign);
+  }
+  void hold(const EngineHolds::Hold& hold, std::int32_t sign) {
+    held_[at(hold.device)] += sign * hold.sms;
+    change(hold.device);
+  }
+
   void change(std::int32_t device) {
     if (changed_[at(device)]) return;
     changed_[at(device)] = true;
@@ -190,9 +199,9 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 
 /// The timeline of a schedule whose communications hold SMs.
 /// @param graph  whose tasks are the distinct kinds of task
-/// @param kinds  [task of the schedule] its kind
+/// @param kinds, ends  as for LaneOrder
 TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
-                                         const std::vector<std::int32_t>& kinds);
+                                         std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends);
 
 }  // namespace detail
 
@@ -202,22 +211,38 @@ TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster
 namespace tawpipe::inline v0::detail {
 
 TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
-                                         const std::vector<std::int32_t>& kinds) {
+                                         std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends) {
   const std::size_t count = kinds.size();
+  HeldCtas ctas{held, schedule, cluster};
+  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas.of(task) > 0; }};
   EngineHolds holds;
-  const Arrivals arrivals{schedule, [&](const Task& task) { return held.ctas_of(schedule, task) > 0; }};
-  std::vector<EngineTask> tasks;
-  tasks.reserve(count + arrivals.size());
+  holds.with_task = !held.waiting;
   for (std::size_t t = 0; t < count; ++t) {
     const Task& task = schedule.tasks()[t];
-    tasks.push_back(graph.tasks[static_cast<std::size_t>(kinds[t])]);
     holds.device_of.push_back(is_work(task.op) ? number(task.rank) : -1);
     holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.begin(id<TaskId>(t))));
     for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) {
-      holds.holds.push_back({number(arrivals.rank(a)), held.ctas_of(schedule, task)});
+      holds.holds.push_back({number(arrivals.rank(a)), ctas.of(task)});
     }
   }
   holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.size()));
+  std::vector<int> sizes;  // of tables
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const int sms = held.sms_of(cluster.device(Rank{rank}));
+    const auto known = std::find(sizes.begin(), sizes.end(), sms);
+    holds.table_of.push_back(static_cast<std::int32_t>(known - sizes.begin()));
+    if (known != sizes.end()) continue;
+    sizes.push_back(sms);
+    holds.tables.push_back(held.table(sms));
+  }
+  if (!held.waiting) {
+    return EngineRun{graph, LaneOrder{schedule, graph, std::move(kinds), std::move(ends)}, SharedProcessors{std::move(holds)}}
+        .run();
+  }
+  // Each arrival is a task too.
+  std::vector<EngineTask> tasks;
+  tasks.reserve(count + arrivals.size());
+  for (const std::int32_t kind : kinds) tasks.push_back(graph.tasks[static_cast<std::size_t>(kind)]);
   tasks.resize(count + arrivals.size());
   graph.tasks = std::move(tasks);
   graph.connect([&](auto&& visit) {
@@ -229,15 +254,6 @@ TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster
       for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) visit(count + a, t);
     }
   });
-  std::vector<int> sizes;  // of tables
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    const int sms = held.sms_of(cluster.device(Rank{rank}));
-    const auto known = std::find(sizes.begin(), sizes.end(), sms);
-    holds.table_of.push_back(static_cast<std::int32_t>(known - sizes.begin()));
-    if (known != sizes.end()) continue;
-    sizes.push_back(sms);
-    holds.tables.push_back(held.table(sms));
-  }
   Timeline timeline = EngineRun{graph, SuccessorOrder{graph}, SharedProcessors{std::move(holds)}}.run();
   timeline.start.resize(count);
   timeline.end.resize(count);

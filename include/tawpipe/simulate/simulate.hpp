@@ -155,7 +155,9 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
                                        ends));
     }
   }
-  if (const HeldSms* held = held_sms_of(cost)) return detail::simulate_holding(schedule, cluster, *held, std::move(graph), kinds);
+  if (const HeldSms* held = held_sms_of(cost)) {
+    return detail::simulate_holding(schedule, cluster, *held, std::move(graph), std::move(kinds), known_kinds.take_ends());
+  }
   return detail::run_in_lane_order(schedule, graph, std::move(kinds), known_kinds.take_ends());
 }
 

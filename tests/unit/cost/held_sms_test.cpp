@@ -10,8 +10,10 @@
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/cost/task_factors.hpp"
+#include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace tawpipe;
+using namespace tawpipe::literals;
 
 TEST_CASE("without measured speeds a device computes with the SMs that are left") {
   const SpeedTable table = HeldSms{.pair_ctas = 8}.table(132);
@@ -68,6 +70,30 @@ TEST_CASE("collectives of weights and gradients may hold other CTAs") {
   for (std::size_t t = 0; t < 3; ++t) CHECK(held.ctas_of(schedule, schedule.tasks()[t]) == expected[t]);
   CHECK_FALSE(HeldSms{.state_ctas = 57}.is_off());
   CHECK(HeldSms{.state_ctas = 0}.is_off());
+}
+
+TEST_CASE("where a ring is slow, collectives of weights hold less of the difference") {
+  const HeldSms held{.collective_ctas = 16, .state_ctas = 56, .state_rate = 200_GBps};
+  const Cluster cluster = ClusterBuilder{}
+                              .device({.name = "device", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
+                              .nodes(2)
+                              .devices_per_node(2)
+                              .intra_node({.bandwidth = 240_GBps, .latency = 1_us})
+                              .inter_node({.bandwidth = 50_GBps, .latency = 1_us})
+                              .build();
+  auto b = support::two_lanes(4);
+  const GroupId node = b.group({Rank{0}, Rank{1}});
+  const GroupId all = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
+  const auto gather = [&](GroupId group, Payload payload) {
+    b.add({.op = Op::all_gather, .payload = payload, .lane = LaneId{1}, .rank = Rank{0}, .group = group, .bytes = Bytes{1}}, {});
+  };
+  gather(node, Payload::weights);
+  gather(all, Payload::weights);
+  gather(all, Payload::activations);
+  const Schedule schedule = b.build();
+  HeldCtas ctas{held, schedule, cluster};
+  const int expected[] = {56, 26, 16};  // 16 + 40 * 50 / 200
+  for (std::size_t t = 0; t < 3; ++t) CHECK(ctas.of(schedule.tasks()[t]) == expected[t]);
 }
 
 TEST_CASE("the number of SMs is the one given, else the device's; a device without one is named") {

@@ -174,6 +174,7 @@ TEST_CASE("8-bit products with a scale for each row are slower on H100") {
 TEST_CASE("collectives of weights and gradients hold more SMs before Blackwell") {
   CHECK(tawpipe::measured_held_sms(tawpipe::device_named("A100-80G")).state_ctas == 47);
   CHECK(tawpipe::measured_held_sms(tawpipe::device_named("H100-80G")).state_ctas == 57);
+  CHECK_FALSE(tawpipe::measured_held_sms(tawpipe::device_named("H100-80G")).waiting);
   CHECK_FALSE(tawpipe::measured_held_sms(tawpipe::device_named("B200-180G")).state_ctas);
   CHECK(tawpipe::measured_held_sms(tawpipe::device_named("B200-180G")).collective_ctas == 16);
 }

@@ -69,6 +69,24 @@ TEST_CASE("a receive that is posted early slows a computation while it waits and
   CHECK(HeldTime::mean(lost.slowed_s) == 0.375);
 }
 
+TEST_CASE("where waiting holds nothing, only what moves slows") {
+  auto b = lanes(2);
+  b.add(compute(1, Op::backward_weight), {});
+  const std::vector sent{b.add(compute(0, Op::backward_input), {})};
+  b.add(pass(0, 1), {}, sent);
+  const Schedule schedule = b.build();
+  const Cluster cluster = support::cluster(2);
+  FixedCost moving = cost(33);
+  moving.held_sms.waiting = false;
+  // Rank 1 holds 33 of 132 SMs from 2 to 3 s: by then 2.75 s of its 4 are done.
+  const Timeline timeline = simulate(schedule, cluster, moving);
+  CHECK(timeline.end_of(TaskId{0}) == TimePoint{4'250_ms});
+  CHECK(timeline.end_of(TaskId{2}) == TimePoint{3_s});
+  const HeldTime lost = held_time(schedule, cluster, timeline, moving.held_sms);
+  CHECK(lost.slowed_s == std::vector<double>{0, 0.25});
+  CHECK(lost.waiting_s == std::vector<double>{0, 0});
+}
+
 TEST_CASE("what lanes hold adds up") {
   auto b = lanes(2);
   b.add(compute(1, Op::backward_weight), {});
