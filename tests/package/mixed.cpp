@@ -2,16 +2,15 @@
 // both, neither, or, wrongly, one.
 // Not: two versions of the library, which may be in one program (two_versions.cpp).
 #include <tawpipe/schedules/gpipe.hpp>
-#include <tawpipe/verify/validate.hpp>
 
-bool other_file_validates(const tawpipe::Schedule& schedule);
+tawpipe::Schedule schedule_of_other_file();
 
 #if defined(OTHER_FILE) || defined(WHOLE)
-bool other_file_validates(const tawpipe::Schedule& schedule) { return tawpipe::validate(schedule).ok(); }
+tawpipe::Schedule schedule_of_other_file() { return tawpipe::schedules::gpipe(tawpipe::Workload::abstract(2, 2), 2); }
 #endif
 #ifndef OTHER_FILE
 int main() {
   const tawpipe::Schedule schedule = tawpipe::schedules::gpipe(tawpipe::Workload::abstract(2, 2), 2);
-  return tawpipe::validate(schedule).ok() && other_file_validates(schedule) ? 0 : 1;
+  return schedule.tasks().size() == schedule_of_other_file().tasks().size() ? 0 : 1;
 }
 #endif
