@@ -217,7 +217,8 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
-            offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
+            offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
+            attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
             cuda_graphs: str = "none", hold_sms: str = "") -> Comparison:
     """Several schedules on one problem, best first.
@@ -234,6 +235,9 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
         gathered_weights: "products": FSDP gathers the layers' weights in the 8 bits of their products; "" or "model": the model's.
         swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.
+        attention: "fused" (default) or "unfused": whether the scores of all pairs of tokens are written.
+        layer_code: Whose kernels run the layers: "megatron" (default), "torchtitan", "torchtitan-eager" or "composer".
+        early_stop: Whether full recomputation leaves out a layer's last product; None: as the layer code does.
         loss_dtype: "float32" (default) or "model": whether cross entropy works on a float32 copy of the logits.
         gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
@@ -249,6 +253,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
                        gathered_weights, swiglu)
+    _set_code(request, attention, layer_code, early_stop)
     request.cuda_graphs = cuda_graphs
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
@@ -257,7 +262,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "", loss_dtype: str = "",
+             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
+             attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
              gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
              cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
@@ -274,6 +280,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
                        gathered_weights, swiglu)
+    _set_code(request, attention, layer_code, early_stop)
     request.fold = fold
     request.cuda_graphs = cuda_graphs
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
@@ -289,7 +296,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
          bucket: int | None = None, tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "",
-         gathered_weights: str = "", swiglu: str = "",
+         gathered_weights: str = "", swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
@@ -317,6 +324,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     flags = _core.PlanFlags()
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
                     data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu)
+    _set_code(base, attention, layer_code, early_stop)
     base.layout = layout
     base.loss_dtype = loss_dtype
     given = []
@@ -412,6 +420,12 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.cost = cost
     request.hold_sms = hold_sms
     return request
+
+
+def _set_code(request, attention, layer_code, early_stop) -> None:
+    request.attention = attention
+    request.layer_code = layer_code
+    request.early_stop = "" if early_stop is None else _option(early_stop)
 
 
 def _set_dtypes(request, loss, gradient, moment, master) -> None:

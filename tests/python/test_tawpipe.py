@@ -90,6 +90,16 @@ class Answers(unittest.TestCase):
         self.assertEqual(memory(), memory(swiglu="fused"))
         self.assertLess(memory(), memory(swiglu="unfused"))
 
+    def test_layers_run_as_whose_code_it_says(self):
+        def seconds(**more):
+            problem = dict(cluster="dgx-h100", model="llama-3-8b", sequence=8192, global_batch=16)
+            return tawpipe.simulate("fsdp", **problem, **more).makespan_s
+
+        self.assertEqual(seconds(), seconds(layer_code="megatron", early_stop=False, attention="fused"))
+        self.assertLess(seconds(early_stop=True), seconds())
+        self.assertLess(seconds(), seconds(attention="unfused"))
+        self.assertEqual(seconds(layer_code="torchtitan"), seconds(layer_code="torchtitan", early_stop=True))
+
     def test_lists_are_tables(self):
         self.assertIn("tawpipe", [row["name"] for row in tawpipe.schedules()])
         self.assertIn("dgx-h100", [row["name"] for row in tawpipe.clusters()])

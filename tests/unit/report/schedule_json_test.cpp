@@ -254,6 +254,19 @@ TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal
   }
 }
 
+TEST_CASE("a decoder by its sizes says whose code runs its layers, and where recomputation stops") {
+  const auto sizes = [](const std::string& more) {
+    return parse_schedule_json(R"({"tasks": [], "workload": {"recompute": "full",
+        "model": {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 16, "vocab": 12)" +
+                               more + R"(}, "batch": {"sequence": 4, "global_batch": 2}}})")
+        .workload()
+        .model();
+  };
+  CHECK(sizes("").size("early_stop") == 0);
+  CHECK(sizes(R"(, "early_stop": true)").size("early_stop") == 1);
+  CHECK(sizes(R"(, "code": "torchtitan")").size("code") == static_cast<std::int64_t>(LayerCode::torchtitan));
+}
+
 TEST_CASE("sets of parameters by hand: listed, or written where they are used; the same set is the same") {
   // 12 * 8 = 96 parameters of the embedding, layer 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and
   // output 104: 856

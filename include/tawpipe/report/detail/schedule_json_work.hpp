@@ -36,8 +36,8 @@ inline Bytes read_bytes(JsonValue value) {
 inline Transformer read_model(JsonValue value) {
   if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
   value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
-             "fused_attention", "fused_swiglu", "code", "edges_count_as_layers", "products", "narrow_gathers", "utilization",
-             "utilization_source");
+             "fused_attention", "fused_swiglu", "code", "early_stop", "edges_count_as_layers", "products", "narrow_gathers",
+             "utilization", "utilization_source");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -57,6 +57,7 @@ inline Transformer read_model(JsonValue value) {
   if (const auto fused = value.find("fused_attention")) model.fused_attention = fused->boolean();
   if (const auto fused = value.find("fused_swiglu")) model.fused_swiglu = fused->boolean();
   if (const auto code = value.find("code")) model.code = code->parsed(parse_layer_code);
+  if (const auto stops = value.find("early_stop")) model.early_stop = stops->boolean();
   if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
   if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
