@@ -223,17 +223,13 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   const DeviceCurves& curves = curves_of(known_device(device->name).sm);
   double forward = curves.attention;
   double backward = curves.attention_backward;
-  const bool own_attention = fsdp && curves.generation == "H100";  // FlashAttention-2, not Transformer Engine's
-  if (own_attention) {
-    forward = 0.42;
-    backward = 0.38;
-  }
-  if (is_mpt(row)) {  // ALiBi: Triton's
-    forward /= 1.4;
-    backward /= 2;
-  } else if (own_attention) {  // as PyTorch builds it: docs/accuracy.md
-    forward *= 336.0 / 370;
-    backward *= 246.0 / 310 / 0.97;
+  if (is_mpt(row)) {  // ALiBi: Triton's, against FlashAttention-2
+    const bool hopper = fsdp && curves.generation == "H100";
+    forward = (hopper ? 0.42 : forward) / 1.4;
+    backward = (hopper ? 0.38 : backward) / 2;
+  } else if (fsdp && !is_torchtitan(row)) {  // PyTorch's too, as torchtitan's layers have it
+    forward *= curves.pytorch_attention;
+    backward *= curves.pytorch_attention_backward;
   }
   if (forward != curves.attention) {
     cost.changes = {{&DeviceCurves::attention, forward}, {&DeviceCurves::attention_backward, backward}};

@@ -28,6 +28,8 @@ struct DeviceCurves {
   double attention_head = 32;   ///< size of a head at half of that
   double attention_fill = 1.6;  ///< tiles for each multiprocessor at half of that, forward
   double attention_backward_fill = 0.3;
+  double pytorch_attention = 1;           ///< factor of attention where PyTorch's own kernel runs it
+  double pytorch_attention_backward = 1;  ///< and of attention_backward
 
   double memory = 0.85;      ///< of the bandwidth, by memory-bound kernels
   double kernel_gap = 2e-6;  ///< s from a kernel's end to the next one's start
@@ -68,6 +70,8 @@ inline std::span<const CurveField> curve_fields() {
       {"attention-head", &DeviceCurves::attention_head, 1e6, "size of a head at half of that"},
       {"attention-fill", &DeviceCurves::attention_fill, 1e3, "tiles for each multiprocessor at half of that, forward"},
       {"attention-backward-fill", &DeviceCurves::attention_backward_fill, 1e3, "and backward"},
+      {"pytorch-attention", &DeviceCurves::pytorch_attention, 1, "times attention, where PyTorch's own kernel runs it"},
+      {"pytorch-attention-backward", &DeviceCurves::pytorch_attention_backward, 1, "times attention-backward there"},
       {"memory", &DeviceCurves::memory, 1, "of the memory bandwidth, by memory-bound kernels"},
       {"collective-bandwidth", &DeviceCurves::collective_bandwidth, 2, "of what NCCL's table expects of one inside a node"},
       {"collective-latency", &DeviceCurves::collective_latency, 100, "times what NCCL's table expects of it"},

@@ -100,7 +100,8 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
   const double tiles = static_cast<double>(kernel.batch) * static_cast<double>(kernel.m) / 256;
   const double fill = (backward ? curves.attention_backward_fill : curves.attention_fill) * curves.multiprocessors;
   const auto head = static_cast<double>(kernel.k);
-  const double share = (backward ? curves.attention_backward : curves.attention) * head / (head + curves.attention_head);
+  const double own = kernel.pytorch ? (backward ? curves.pytorch_attention_backward : curves.pytorch_attention) : 1;
+  const double share = own * (backward ? curves.attention_backward : curves.attention) * head / (head + curves.attention_head);
   return kernel.flops() * (1 + fill / tiles) / (device.peak.value() * share);
 }
 

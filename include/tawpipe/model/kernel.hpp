@@ -67,6 +67,7 @@ struct Kernel {
   std::int32_t launches = 1;
   bool of_edge = false;           ///< of the embedding or the head, not of a layer
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
+  bool pytorch = false;           ///< attention by PyTorch's own kernel
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;

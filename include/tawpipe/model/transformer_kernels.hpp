@@ -225,6 +225,7 @@ class KernelLister {
                        .by_tensor = Dimension::batch,
                        .by_context = Dimension::m,
                        .count = layers_,
+                       .pytorch = model_.is_torchtitan(),
                        .m = batch_.sequence,
                        .n = batch_.sequence,
                        .k = model_.head_size(),

@@ -16,7 +16,10 @@ namespace tawpipe::inline v0::curves {
 /// 2024, FlashAttention-3, arXiv:2407.08608, figures 5 and 6 (H100 SXM, causal, heads of 128):
 /// forward 579, 602 and 616 TFLOPS at 4,096, 8,192 and 16,384 tokens; backward about 0.7 of that.
 /// For heads of 64, 128 and 256 at 16,384 tokens 473, 616 and 642, cuDNN's 388, 539 and 509; by the
-/// curve 489, 554 and 552. How tiles fill the multiprocessors is assumed. Memory: BabelStream, 2.90
+/// curve 489, 554 and 552. PyTorch's own kernel is FlashAttention-2: 335 TFLOPS there and backward
+/// 310 to 322, and as PyTorch builds it forward 336 in place of 370 without a mask
+/// (pytorch/benchmark#2443), backward 246 in place of 310 where the grid fills the device to 97 %
+/// (pytorch/pytorch#128888). How tiles fill the multiprocessors is assumed. Memory: BabelStream, 2.90
 /// (copies) to 2.97 (triads) of 3.35 TB/s (Azure/AI-benchmarking-guide,
 /// Azure_Results/ND_H100_v5_results.md). Gaps and the host's times: assumed. A kernel's launch
 /// costs 1.3 us with CUDA graphs (Hazy Research, Look Ma, No Bubbles, 2025); PyTorch's Linear takes
@@ -36,6 +39,8 @@ inline constexpr DeviceCurves hopper{
     .attention_head = 32,
     .attention_fill = 1.0,
     .attention_backward_fill = 0.3,
+    .pytorch_attention = 0.42 / 0.79 * 336 / 370,
+    .pytorch_attention_backward = 0.38 / 0.57 * 246 / 310 / 0.97,
     .memory = 0.89,
     .kernel_gap = 2e-6,
     .host_layer = 0.3e-3,
