@@ -255,16 +255,15 @@ TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal
 }
 
 TEST_CASE("a decoder by its sizes says whose code runs its layers, and where recomputation stops") {
-  const auto sizes = [](const std::string& more) {
-    return parse_schedule_json(R"({"tasks": [], "workload": {"recompute": "full",
-        "model": {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 16, "vocab": 12)" +
-                               more + R"(}, "batch": {"sequence": 4, "global_batch": 2}}})")
-        .workload()
-        .model();
+  const auto size = [](std::string_view key, const std::string& more) {
+    const std::string model = R"("layers": 1, "hidden": 8, "heads": 2, "intermediate": 16, "vocab": 12)" + more;
+    const std::string text =
+        R"({"tasks": [], "workload": {"model": {)" + model + R"(}, "batch": {"sequence": 4, "global_batch": 2}}})";
+    return parse_schedule_json(text).workload().model().size(key);
   };
-  CHECK(sizes("").size("early_stop") == 0);
-  CHECK(sizes(R"(, "early_stop": true)").size("early_stop") == 1);
-  CHECK(sizes(R"(, "code": "torchtitan")").size("code") == static_cast<std::int64_t>(LayerCode::torchtitan));
+  CHECK(size("early_stop", "") == 0);
+  CHECK(size("early_stop", R"(, "early_stop": true)") == 1);
+  CHECK(size("code", R"(, "code": "torchtitan")") == static_cast<std::int64_t>(LayerCode::torchtitan));
 }
 
 TEST_CASE("sets of parameters by hand: listed, or written where they are used; the same set is the same") {
