@@ -164,23 +164,29 @@ ParameterBytes parameter_bytes(const Request& request, Dtype dtype) {
           .optimizer = (weight < 4 ? master : 0) + 2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
 }
 
-/// What --hold-sms says; unsaid, what was measured, where times are of a model's kernels and all
-/// devices' SMs are known. Recorded times, and those of a file's stages without a model, are taken as they
-/// are.
-void take_held_sms(const Request& request, Problem& problem) {
-  const std::vector<NodeType>& kinds = problem.cluster.kinds();
-  const auto every = [&](auto&& holds) {
-    return std::all_of(kinds.begin(), kinds.end(),
-                       [&](const NodeType& kind) { return std::all_of(kind.devices.begin(), kind.devices.end(), holds); });
-  };
-  if (request.hold_sms.empty()) {
-    const bool known = every([](const DeviceSpec& device) { return device.sms > 0; });
-    if (!known || request.times_are_known || !problem.model || !std::holds_alternative<KernelCost>(problem.cost)) return;
+bool knows_sms(const Cluster& cluster) {
+  for (const NodeType& kind : cluster.kinds()) {
+    for (const DeviceSpec& device : kind.devices) {
+      if (device.sms <= 0) return false;
+    }
   }
-  const HeldSms held = parse_hold_sms(request.hold_sms.empty() ? "nccl" : request.hold_sms, problem.cluster.device(Rank{0}));
+  return true;
+}
+
+/// What --hold-sms says; unsaid, what was measured, where times are of a model's kernels and all
+/// devices' SMs are known. Recorded times, and those of a file's stages without a model, stay as
+/// they are.
+void take_held_sms(const Request& request, Problem& problem) {
+  const Cluster& cluster = problem.cluster;
+  std::string text = request.hold_sms;
+  if (text.empty()) {
+    const bool of_kernels = problem.model && !request.times_are_known && std::holds_alternative<KernelCost>(problem.cost);
+    text = of_kernels && knows_sms(cluster) ? "nccl" : "off";
+  }
+  const HeldSms held = parse_hold_sms(text, cluster.device(Rank{0}));
   std::visit([&](auto& any) { any.held_sms = held; }, problem.cost);
   if (held.is_off()) return;
-  every([&](const DeviceSpec& device) { return held.check(device), true; });
+  for (int rank = 0; rank < cluster.ranks(); ++rank) held.check(cluster.device(Rank{rank}));
 }
 
 /// @throws InputError  where a device lacks the format of the model's products, or the cost model

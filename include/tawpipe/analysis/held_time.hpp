@@ -41,21 +41,24 @@ struct HeldChange {
 /// [rank] the changes in its held SMs, in time order.
 inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedule, const Cluster& cluster,
                                                          const Timeline& timeline, const HeldSms& held) {
-  HeldCtas ctas_of{held, schedule, cluster};
-  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas_of.of(task) > 0; }};
-  std::vector<std::int64_t> come(arrivals.size(), 0);
-  arrivals.for_each_predecessor([&](TaskId earlier, std::size_t arrival) {
-    come[arrival] = std::max(come[arrival], timeline.end_of(earlier).picoseconds());
-  });
+  HeldCtas ctas{held, schedule, cluster};
+  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas.of(task) > 0; }};
+  std::vector<std::int64_t> come;  // [arrival] if ranks that wait hold SMs
+  if (held.waiting) {
+    come.resize(arrivals.size(), 0);
+    arrivals.for_each_predecessor([&](TaskId earlier, std::size_t arrival) {
+      come[arrival] = std::max(come[arrival], timeline.end_of(earlier).picoseconds());
+    });
+  }
   std::vector<std::vector<HeldChange>> changes(static_cast<std::size_t>(schedule.ranks()));
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-    const std::int32_t ctas = ctas_of.of(schedule.tasks()[t]);
+    const std::int32_t sms = ctas.of(schedule.tasks()[t]);
     const std::int64_t start = timeline.start[t].picoseconds();
     for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) {
       auto& rank = changes[index(arrivals.rank(a))];
-      rank.push_back({held.waiting ? std::min(come[a], start) : start, ctas, 0});
-      rank.push_back({start, -ctas, ctas});
-      rank.push_back({timeline.end[t].picoseconds(), 0, -ctas});
+      if (held.waiting) rank.push_back({std::min(come[a], start), sms, 0});
+      rank.push_back({start, held.waiting ? -sms : 0, sms});
+      rank.push_back({timeline.end[t].picoseconds(), 0, -sms});
     }
   }
   for (auto& rank : changes) {

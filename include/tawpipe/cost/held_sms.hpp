@@ -75,8 +75,13 @@ struct HeldSms {
     if (is_local(task.op)) return 0;
     if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
     if (schedule.group(task.group).size() == 1) return 0;
+    return moves_states(schedule, task) ? state_ctas.value_or(collective_ctas) : collective_ctas;
+  }
+  /// Whether it is a collective of weights or gradients, between several ranks.
+  static bool moves_states(const Schedule& schedule, const Task& task) {
+    if (!is_collective(task.op) || is_all_pairs(task.op) || schedule.group(task.group).size() == 1) return false;
     const Numbers numbers = traits(task.payload).numbers;
-    return numbers == Numbers::weights || numbers == Numbers::gradients ? state_ctas.value_or(collective_ctas) : collective_ctas;
+    return numbers == Numbers::weights || numbers == Numbers::gradients;
   }
 
   /// @throws InputError  if the device's SMs are unknown.
@@ -126,7 +131,7 @@ class HeldCtas {
 
   int of(const Task& task) {
     const int most = held_.ctas_of(schedule_, task);
-    if (most == held_.collective_ctas || held_.state_rate.value() <= 0 || !is_collective(task.op)) return most;
+    if (held_.state_rate.value() <= 0 || !HeldSms::moves_states(schedule_, task)) return most;
     double& share = share_of_[index(task.group)];
     if (share < 0) {
       share = std::min(1.0, nccl_ring(schedule_.group(task.group), cluster_).bus_bandwidth / held_.state_rate.value());

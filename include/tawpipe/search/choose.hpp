@@ -95,6 +95,21 @@ inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked
   return chosen;
 }
 
+/// The problem with the last of its recomputations alone.
+inline Problem with_last_recompute(Problem problem) {
+  if (!problem.recomputes.empty()) problem.recompute = problem.recomputes.back();
+  problem.recomputes.clear();
+  return problem;
+}
+
+/// Whether the problem leaves one way of running `choice`, which cannot fit by its bounds.
+inline bool cannot_fit(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+  const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
+  if (variants.size() > 1 || problem.recomputes.size() > 1) return false;
+  const Problem fixed = with_last_recompute(problem);
+  return !Predictor{fixed, registry}.least(variants[0]).fits;
+}
+
 /// The best over the microbatch sizes for one variant.
 inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
                       const Registry& registry) {
@@ -108,9 +123,7 @@ TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choic
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
       problem.recomputes.empty() ? std::vector<Recompute>{problem.recompute} : problem.recomputes;
-  Problem fixed = problem;
-  fixed.recomputes.clear();
-  fixed.recompute = recomputes.back();
+  Problem fixed = detail::with_last_recompute(problem);
   if (variants.size() == 1 && recomputes.size() == 1) return detail::best_of(fixed, variants[0], choice, registry);
   if (const std::optional<PlanRequest> request = detail::request_of(fixed, variants, recomputes)) {
     PlanResult found = plan(*request, registry);
@@ -139,8 +152,7 @@ TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choic
 TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry) {
   const auto open = [&](const ScheduleChoice& choice) { return variants_of(registry, choice, problem.cluster).size() > 1; };
   if (problem.recomputes.size() < 2 && std::none_of(problem.schedules.begin(), problem.schedules.end(), open)) {
-    Problem fixed = problem;
-    if (!problem.recomputes.empty()) fixed.recompute = problem.recomputes[0];
+    const Problem fixed = detail::with_last_recompute(problem);
     return Predictor{fixed, registry}.best();
   }
   std::optional<Chosen> best;

@@ -61,8 +61,7 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
   const Transformer model = problem.model.value_or(Transformer{});
   for (const ScheduleChoice& choice : problem.schedules) {
     try {
-      const bool open = problem.recomputes.size() > 1 || variants_of(registry, choice, problem.cluster).size() > 1;
-      if (!open && !Predictor{problem, registry}.least(choice).fits) continue;
+      if (cannot_fit(problem, choice, registry)) continue;
       Chosen next = choose(problem, choice, registry);
       if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
       best = FittingLayout{.choice = std::move(next.choice),

@@ -84,16 +84,18 @@ TEST_CASE("where a ring is slow, collectives of weights hold less of the differe
   auto b = support::two_lanes(4);
   const GroupId node = b.group({Rank{0}, Rank{1}});
   const GroupId all = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
-  const auto gather = [&](GroupId group, Payload payload) {
-    b.add({.op = Op::all_gather, .payload = payload, .lane = LaneId{1}, .rank = Rank{0}, .group = group, .bytes = Bytes{1}}, {});
+  const auto add = [&](Op op, GroupId group, Payload payload) {
+    b.add({.op = op, .payload = payload, .lane = LaneId{1}, .rank = Rank{0}, .group = group, .bytes = Bytes{1}}, {});
   };
-  gather(node, Payload::weights);
-  gather(all, Payload::weights);
-  gather(all, Payload::activations);
+  add(Op::all_gather, node, Payload::weights);
+  add(Op::all_gather, all, Payload::weights);
+  add(Op::all_gather, all, Payload::activations);
+  add(Op::all_gather, b.group({Rank{0}}), Payload::weights);
+  add(Op::all_to_all, all, Payload::activations);
   const Schedule schedule = b.build();
   HeldCtas ctas{held, schedule, cluster};
-  const int expected[] = {56, 26, 16};  // 16 + 40 * 50 / 200
-  for (std::size_t t = 0; t < 3; ++t) CHECK(ctas.of(schedule.tasks()[t]) == expected[t]);
+  const int expected[] = {56, 26, 16, 0, 0};  // 16 + 40 * 50 / 200
+  for (std::size_t t = 0; t < 5; ++t) CHECK(ctas.of(schedule.tasks()[t]) == expected[t]);
 }
 
 TEST_CASE("the number of SMs is the one given, else the device's; a device without one is named") {

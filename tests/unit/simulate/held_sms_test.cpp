@@ -46,14 +46,19 @@ Task pass(int from, int to, int lane = 1) {
   return task;
 }
 
-}  // namespace
-
-TEST_CASE("a receive that is posted early slows a computation while it waits and while it receives") {
+/// Rank 1 computes for 4 s beside a receive of 1 s from rank 0, which computes for 2 s first.
+Schedule early_receive() {
   auto b = lanes(2);
   b.add(compute(1, Op::backward_weight), {});
   const std::vector sent{b.add(compute(0, Op::backward_input), {})};
   b.add(pass(0, 1), {}, sent);
-  const Schedule schedule = b.build();
+  return b.build();
+}
+
+}  // namespace
+
+TEST_CASE("a receive that is posted early slows a computation while it waits and while it receives") {
+  const Schedule schedule = early_receive();
   const Cluster cluster = support::cluster(2);
   // Rank 1 holds 33 of 132 SMs from 0 to 3 s, of which it waits for 2: by then 2.25 s of its 4 are
   // done, and 1.75 are left.
@@ -70,11 +75,7 @@ TEST_CASE("a receive that is posted early slows a computation while it waits and
 }
 
 TEST_CASE("where waiting holds nothing, only what moves slows") {
-  auto b = lanes(2);
-  b.add(compute(1, Op::backward_weight), {});
-  const std::vector sent{b.add(compute(0, Op::backward_input), {})};
-  b.add(pass(0, 1), {}, sent);
-  const Schedule schedule = b.build();
+  const Schedule schedule = early_receive();
   const Cluster cluster = support::cluster(2);
   FixedCost moving = cost(33);
   moving.held_sms.waiting = false;
@@ -179,11 +180,7 @@ TEST_CASE("where waiting holds all SMs, the hang and its mend are named") {
 }
 
 TEST_CASE("a stop that ends costs its length") {
-  auto b = lanes(2);
-  b.add(compute(1, Op::backward_weight), {});
-  const std::vector sent{b.add(compute(0, Op::backward_input), {})};
-  b.add(pass(0, 1), {}, sent);
-  CHECK(simulate(b.build(), support::cluster(2), cost(132)).end_of(TaskId{0}) == TimePoint{7_s});
+  CHECK(simulate(early_receive(), support::cluster(2), cost(132)).end_of(TaskId{0}) == TimePoint{7_s});
 }
 
 TEST_CASE("devices differ in SMs") {
