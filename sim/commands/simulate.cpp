@@ -31,9 +31,9 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// What `run` gives, with a line of progress while it simulates many tasks.
+/// What `run` gives, with a line of progress named `label` while it simulates many tasks.
 template <class Run>
-auto with_progress(Run&& run) {
+auto with_progress(const char* label, Run&& run) {
   constexpr std::size_t many = 100'000;
   std::optional<Progress<>> progress;
   const auto show = [&](std::size_t ended, std::size_t all) {
@@ -41,8 +41,7 @@ auto with_progress(Run&& run) {
     const auto done = static_cast<std::int64_t>(ended);
     if (!progress || progress->done() > done) {  // another microbatch or recomputation
       progress.reset();
-      progress.emplace(
-          ProgressOptions{.label = "simulating", .total = static_cast<std::int64_t>(all), .enabled = progress_is_shown()});
+      progress.emplace(ProgressOptions{.label = label, .total = static_cast<std::int64_t>(all), .enabled = progress_is_shown()});
     }
     progress->advance(done - progress->done());
   };
@@ -212,7 +211,7 @@ int run_simulate(const Request& given) {
   ReportFile report{request.report};
   PictureFile gantt{"--gantt", request.gantt};
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction = with_progress([&] {
+  const Prediction prediction = with_progress("simulating", [&] {
     return !file                 ? predict(problem)
            : file->times.empty() ? predict(problem, std::move(file->schedule))
                                  : predict(problem, std::move(file->schedule), file->times);
@@ -249,7 +248,8 @@ int run_simulate(const Request& given) {
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   problem.fold = Fold::automatic;
-  const std::optional<FittingLayout> fitting = file ? std::nullopt : find_fitting_layout(problem);
+  std::optional<FittingLayout> fitting;
+  if (!file) fitting = with_progress("looking for what fits", [&] { return find_fitting_layout(problem); });
   complain_of_memory(summary, fitting ? std::optional{fitting_text(request, problem, *fitting)} : std::nullopt);
   return findings;
 }

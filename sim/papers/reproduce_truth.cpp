@@ -61,7 +61,7 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
     outcome.device = posed.cluster.device(Rank{0}).name;
     outcome.generation = taken.curves(posed.cluster.device(Rank{0})).generation;
     taken.changes.insert(taken.changes.end(), cost.changes.begin(), cost.changes.end());
-    if (left_out != nullptr && outcome.generation == left_out->generation) {
+    if (left_out != nullptr && has_figure(outcome.generation, *left_out)) {
       for (const CurveField& field : curve_fields()) {
         if (field.name == left_out->field) taken.changes.emplace_back(field.member, left_out->unfitted);
       }
@@ -86,12 +86,12 @@ std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const 
   return outcomes;
 }
 
-/// The same without a fitted figure: rows on devices of its generation are predicted again, the
+/// The same without a fitted figure: rows on devices that have it are predicted again, the
 /// others kept.
 std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes,
                                           const KernelCost& cost) {
   in_parallel(outcomes.size(), "predicting", [&](std::size_t i) {
-    if (outcomes[i].generation == figure.generation) outcomes[i] = predict_row(outcomes[i].row, cost, &figure);
+    if (has_figure(outcomes[i].generation, figure)) outcomes[i] = predict_row(outcomes[i].row, cost, &figure);
   });
   return outcomes;
 }

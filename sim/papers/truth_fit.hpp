@@ -29,6 +29,8 @@ inline std::span<const FittedFigure> fitted_figures() {
        "as far below 16 bits as on H100 (70.9 to 80.3 %)"},
       {"B200", "products-fp4", 0.38, "mlperf: Llama 3.1 8B, 16 B200, NVFP4, Nebius/nebius_b200_n2",
        "as far below 8 bits as those are below 16"},
+      {"B300", "products-fp8", 0.607, "megatron_bridge: Llama 3.1 405B, 256 GB300, FP8, release 25.11",
+       "B200's at GB300's power"},
       {"H100", "products", 0.70, "dgxc_benchmarking: Llama 3.1 405B, 512 H100, BF16, release 25.05",
        "what SimuMax takes for an H100, a population average"},
       {"H100", "products-fp8", 0.62, "mlperf: Llama 3.1 405B, 512 H100, FP8, NVIDIA/eos-dfw_n64_ngc25.01_nemo",
@@ -53,6 +55,16 @@ inline std::span<const FittedFigure> fitted_figures() {
       {"H100", "attention-fill", 0.3, assumed, "FlashAttention-3 at 8,192 tokens, 602 TFLOPS"},
   };
   return figures;
+}
+
+/// Whether curves of that generation have the figure: B300's are B200's unless they have one of their own.
+inline bool has_figure(std::string_view generation, const FittedFigure& figure) {
+  if (generation == figure.generation) return true;
+  if (generation != "B300" || figure.generation != "B200") return false;
+  for (const FittedFigure& own : fitted_figures()) {
+    if (own.generation == generation && own.field == figure.field) return false;
+  }
+  return true;
 }
 
 }  // namespace tawpipe::sim

@@ -24,6 +24,7 @@ namespace tawpipe::inline v0 {
 
 /// The curves of a compute capability; A100's if it has none (has_own_curves()).
 constexpr const DeviceCurves& curves_of(int sm) {
+  if (sm == 103) return curves::blackwell_ultra;
   return sm >= 100 && sm < 120 ? curves::blackwell : sm >= 90 && sm < 100 ? curves::hopper : curves::ampere;
 }
 

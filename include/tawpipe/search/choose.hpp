@@ -102,12 +102,16 @@ inline Problem with_last_recompute(Problem problem) {
   return problem;
 }
 
-/// Whether the problem leaves one way of running `choice`, which cannot fit by its bounds.
+/// Whether the problem leaves one way of running `choice`, but for the microbatch size.
+inline bool is_fixed(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+  return problem.recomputes.size() < 2 && variants_of(registry, choice, problem.cluster).size() == 1;
+}
+
+/// Whether it leaves one way, which cannot fit by its bounds.
 inline bool cannot_fit(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
-  const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
-  if (variants.size() > 1 || problem.recomputes.size() > 1) return false;
+  if (!is_fixed(problem, choice, registry)) return false;
   const Problem fixed = with_last_recompute(problem);
-  return !Predictor{fixed, registry}.least(variants[0]).fits;
+  return !Predictor{fixed, registry}.least(variants_of(registry, choice, problem.cluster)[0]).fits;
 }
 
 /// The best over the microbatch sizes for one variant.
@@ -116,42 +120,48 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
   return {notable(variant, asked, registry), problem.recompute, 0, Predictor{problem, registry}.best(variant).summary};
 }
 
-}  // namespace detail
-
-TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+/// choose(); with `any`, the first found that fits.
+inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry, bool any) {
   if (problem.stack) problem.check();
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
       problem.recomputes.empty() ? std::vector<Recompute>{problem.recompute} : problem.recomputes;
-  Problem fixed = detail::with_last_recompute(problem);
-  if (variants.size() == 1 && recomputes.size() == 1) return detail::best_of(fixed, variants[0], choice, registry);
-  if (const std::optional<PlanRequest> request = detail::request_of(fixed, variants, recomputes)) {
-    PlanResult found = plan(*request, registry);
+  Problem fixed = with_last_recompute(problem);
+  if (variants.size() == 1 && recomputes.size() == 1) return best_of(fixed, variants[0], choice, registry);
+  if (const std::optional<PlanRequest> request = request_of(fixed, variants, recomputes)) {
+    PlanResult found = plan(*request, registry, one_by_one, [&](const PlanProgress& now) { return !any || now.best == nullptr; });
     const auto chosen = [&](Plan& plan) -> Chosen {
-      return {detail::notable(std::move(plan.choice), choice, registry), plan.layout.recompute, plan.layout.recompute_layers,
+      return {notable(std::move(plan.choice), choice, registry), plan.layout.recompute, plan.layout.recompute_layers,
               std::move(plan.summary)};
     };
     if (!found.plans.empty()) return chosen(found.plans[0]);
     if (found.counts.left == 0 && !found.closest.empty()) return chosen(found.closest[0]);
-    return detail::best_of(fixed, variants[0], choice, registry);
+    return best_of(fixed, variants[0], choice, registry);
   }
   std::optional<Chosen> best;
   for (const Recompute recompute : recomputes) {
     fixed.recompute = recompute;
     const Predictor predictor{fixed, registry};
     for (const ScheduleChoice& variant : variants) {
+      if (any && best && best->summary.fits()) break;
       Chosen next{variant, recompute, 0, predictor.best(variant).summary};
       const bool faster = best && next.summary.makespan < best->summary.makespan;
       if (!best || (next.summary.fits() && (faster || !best->summary.fits()))) best = std::move(next);
     }
   }
-  best->choice = detail::notable(std::move(best->choice), choice, registry);
+  best->choice = notable(std::move(best->choice), choice, registry);
   return *std::move(best);
 }
 
+}  // namespace detail
+
+TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+  return detail::choose(problem, choice, registry, false);
+}
+
 TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry) {
-  const auto open = [&](const ScheduleChoice& choice) { return variants_of(registry, choice, problem.cluster).size() > 1; };
-  if (problem.recomputes.size() < 2 && std::none_of(problem.schedules.begin(), problem.schedules.end(), open)) {
+  const auto is_fixed = [&](const ScheduleChoice& choice) { return detail::is_fixed(problem, choice, registry); };
+  if (std::all_of(problem.schedules.begin(), problem.schedules.end(), is_fixed)) {
     const Problem fixed = detail::with_last_recompute(problem);
     return Predictor{fixed, registry}.best();
   }

@@ -39,6 +39,15 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 
 namespace tawpipe::inline v0 {
 
+namespace detail {
+
+/// PlanThreads on this thread only.
+inline constexpr auto one_by_one = [](std::size_t count, FunctionRef<void(std::size_t)> run) {
+  for (std::size_t i = 0; i < count; ++i) run(i);
+};
+
+}  // namespace detail
+
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on) {
   const Problem& problem = request.problem;
   if (problem.stack) {
@@ -56,10 +65,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 }
 
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry) {
-  const auto one_by_one = [](std::size_t count, auto&& run) {
-    for (std::size_t i = 0; i < count; ++i) run(i);
-  };
-  return plan(request, registry, one_by_one, [](const PlanProgress&) { return true; });
+  return plan(request, registry, detail::one_by_one, [](const PlanProgress&) { return true; });
 }
 
 }  // namespace tawpipe

@@ -54,15 +54,16 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   return meshes;
 }
 
-/// The fastest of the problem's schedules that fit, with their options chosen.
-inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry) {
+/// The fastest of the problem's schedules that fit, with their options chosen; with `any`, the first
+/// found that fits.
+inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry, bool any = false) {
   std::optional<FittingLayout> best;
   bool all_run = true;
   const Transformer model = problem.model.value_or(Transformer{});
   for (const ScheduleChoice& choice : problem.schedules) {
     try {
-      if (cannot_fit(problem, choice, registry)) continue;
-      Chosen next = choose(problem, choice, registry);
+      if ((any && best) || cannot_fit(problem, choice, registry)) continue;
+      Chosen next = choose(problem, choice, registry, any);
       if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
       best = FittingLayout{.choice = std::move(next.choice),
                            .mesh = problem.mesh,
@@ -120,17 +121,18 @@ inline Problem with_savings(Problem problem, StateSharding sharding) {
 
 /// What fits with as few of them as needed, if all together do.
 inline std::optional<FittingLayout> fitting_with_savings(const Problem& asked, Problem changed, const Registry& registry) {
-  std::optional<FittingLayout> found = fastest_fitting(changed, registry);
+  std::optional<FittingLayout> found = fastest_fitting(changed, registry, true);
   if (!found) return found;
   for (const auto saving : memory_savings) {
     Problem less = changed;
     if (!saving(less, asked)) continue;
-    std::optional<FittingLayout> without = fastest_fitting(less, registry);
+    std::optional<FittingLayout> without = fastest_fitting(less, registry, true);
     if (!without) continue;
     changed = std::move(less);
     found = std::move(without);
   }
-  return found;
+  const std::vector<ScheduleChoice>& schedules = changed.schedules;
+  return schedules.size() == 1 && is_fixed(changed, schedules[0], registry) ? found : fastest_fitting(changed, registry);
 }
 
 }  // namespace detail

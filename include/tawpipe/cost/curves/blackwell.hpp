@@ -1,4 +1,4 @@
-// B200, B300, GB200 and GB300, measured on B200.
+// B200 and GB200, measured on B200; B300 and GB300, which differ little.
 // Not: the RTX cards of that generation.
 #pragma once
 
@@ -40,5 +40,14 @@ inline constexpr DeviceCurves blackwell{
     .collective_latency = 2.6,
     .source = "SimuMax b200_bf16_ceperm.json",
 };
+
+/// B300 and GB300: B200's, but 8-bit products, which are fitted to a row (sim/papers/truth_fit.hpp).
+/// What differs on the data sheets, and by power, is in known_devices().
+inline constexpr DeviceCurves blackwell_ultra = [] {
+  DeviceCurves curves = blackwell;
+  curves.generation = "B300";
+  curves.products_fp8 = 0.675;
+  return curves;
+}();
 
 }  // namespace tawpipe::curves
