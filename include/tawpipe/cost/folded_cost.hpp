@@ -138,16 +138,16 @@ class UnequalComputation {
       if (times_by_work(cost) && std::any_of(copies.begin(), copies.end(), is_alike)) continue;
       copies.push_back(id<Rank>(rank));
     }
-    if (!may_differ()) return;
+  }
+
+  std::string find() {
+    const auto has_copies = [](const std::vector<Rank>& copies) { return copies.size() > 1; };
+    if (std::none_of(copies_.begin(), copies_.end(), has_copies)) return {};
     std::set<std::tuple<Rank, Op, StageId, SplitId, Bytes>> known;
-    for (const Task& task : folded.schedule.tasks()) {
+    for (const Task& task : folded_.schedule.tasks()) {
       if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
       distinct_[index(task.rank)].push_back(task);
     }
-  }
-
-  std::string find() const {
-    if (!may_differ()) return {};
     constexpr std::size_t most = std::size_t{1} << 19;  // tasks at a time, each time with all stages
     std::size_t begin = 0;
     std::size_t tasks = 0;
@@ -162,11 +162,6 @@ class UnequalComputation {
   }
 
  private:
-  /// Whether a rank has a copy to compare it with.
-  bool may_differ() const {
-    return std::any_of(copies_.begin(), copies_.end(), [](const std::vector<Rank>& copies) { return copies.size() > 1; });
-  }
-
   /// The same for the kept ranks from `begin` to `end`, whose copies have that many tasks.
   std::string find(std::size_t begin, std::size_t end, std::size_t tasks) const {
     Schedule::Parts parts;

@@ -102,16 +102,21 @@ inline Problem with_last_recompute(Problem problem) {
   return problem;
 }
 
-/// Whether the problem leaves one way of running `choice`, but for the microbatch size.
-inline bool is_fixed(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
-  return problem.recomputes.size() < 2 && variants_of(registry, choice, problem.cluster).size() == 1;
+/// The one way of running `choice` that the problem leaves, but for the microbatch size; none if it
+/// leaves several.
+inline std::optional<ScheduleChoice> only_variant(const Problem& problem, const ScheduleChoice& choice,
+                                                  const Registry& registry) {
+  if (problem.recomputes.size() > 1) return std::nullopt;
+  std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
+  return variants.size() == 1 ? std::optional{std::move(variants[0])} : std::nullopt;
 }
 
 /// Whether it leaves one way, which cannot fit by its bounds.
 inline bool cannot_fit(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
-  if (!is_fixed(problem, choice, registry)) return false;
+  const std::optional<ScheduleChoice> variant = only_variant(problem, choice, registry);
+  if (!variant) return false;
   const Problem fixed = with_last_recompute(problem);
-  return !Predictor{fixed, registry}.least(variants_of(registry, choice, problem.cluster)[0]).fits;
+  return !Predictor{fixed, registry}.least(*variant).fits;
 }
 
 /// The best over the microbatch sizes for one variant.
@@ -160,7 +165,7 @@ TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choic
 }
 
 TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry) {
-  const auto is_fixed = [&](const ScheduleChoice& choice) { return detail::is_fixed(problem, choice, registry); };
+  const auto is_fixed = [&](const ScheduleChoice& choice) { return detail::only_variant(problem, choice, registry).has_value(); };
   if (std::all_of(problem.schedules.begin(), problem.schedules.end(), is_fixed)) {
     const Problem fixed = detail::with_last_recompute(problem);
     return Predictor{fixed, registry}.best();

@@ -132,7 +132,8 @@ inline std::optional<FittingLayout> fitting_with_savings(const Problem& asked, P
     found = std::move(without);
   }
   const std::vector<ScheduleChoice>& schedules = changed.schedules;
-  return schedules.size() == 1 && is_fixed(changed, schedules[0], registry) ? found : fastest_fitting(changed, registry);
+  const bool is_fastest = schedules.size() == 1 && only_variant(changed, schedules[0], registry);
+  return is_fastest ? found : fastest_fitting(changed, registry);
 }
 
 }  // namespace detail
