@@ -3,6 +3,7 @@
 // of any commit (compare.py); older ones had other paths. Under callgrind each runs once, and only
 // its instructions are collected (--collect-atstart=no).
 // Not: how fast each part is (build_and_simulate.cpp, lowering.cpp).
+#include <malloc.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -104,6 +105,10 @@ void all_of(const std::string& name, const Cluster& cluster, Build&& build) {
 /// @param argv  a part of the rows' names, such as validate/fsdp; none: all rows
 int main(int argc, char** argv) {
   if (argc > 1) wanted = argv[1];
+  // What lies above freed memory decides whether the C library returns it, so that each repeat is
+  // given new pages: chance, up to a half of the time of a build.
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_MAX, 0);
   const Cluster cluster = ClusterBuilder{}
                               .device({.name = "A800-80G", .memory = 80_GiB, .peak = 312_TFLOPS, .memory_bandwidth = 2039_GBps})
                               .nodes(3)

@@ -46,6 +46,7 @@ struct RooflineCost {
   }
 
   bool paths_by_size() const { return nccl_collectives; }
+  bool times_by_work() const { return true; }
 };
 static_assert(CostModel<RooflineCost>);
 

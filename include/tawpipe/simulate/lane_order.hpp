@@ -49,7 +49,7 @@ class LaneOrder {
         graph_{graph},
         ends_{std::move(ends)},
         states_(kinds.size()),
-        ended_(kinds.size(), false),
+        ended_(kinds.size(), 0),
         rows_(schedule.parts().program.size()) {
     for (std::size_t t = 0; t < kinds.size(); ++t) states_[t].kind = kinds[t];
     ends_.resize(graph.tasks.size());
@@ -84,7 +84,7 @@ class LaneOrder {
 
   template <class Ready>
   void end(std::int32_t task, Ready&& ready) {
-    ended_[at(task)] = true;
+    ended_[at(task)] = 1;
     if (const LaneEnds ends = ends_[at(states_[at(task)].kind)]; ends.first >= 0) {
       advance(at(ends.first), TaskId{task}, ready);
       if (ends.other >= 0) advance(at(ends.other), TaskId{task}, ready);
@@ -162,7 +162,7 @@ class LaneOrder {
   void await_dependencies(std::int32_t task, Ready&& ready) {
     const auto dependencies = schedule_.dependencies(TaskId{task});
     std::int32_t& passed = states_[at(task)].progress;
-    while (at(passed) < dependencies.size() && ended_[index(dependencies[at(passed)])]) ++passed;
+    while (at(passed) < dependencies.size() && ended_[index(dependencies[at(passed)])] != 0) ++passed;
     if (at(passed) == dependencies.size()) {
       ready(task);
       return;
@@ -180,10 +180,10 @@ class LaneOrder {
 
   const Schedule& schedule_;
   const EngineGraph& graph_;
-  std::vector<LaneEnds> ends_;  ///< [kind]
-  std::vector<State> states_;   ///< [task]
-  std::vector<bool> ended_;
-  std::vector<Row> rows_;  ///< [rank * lanes + lane]
+  std::vector<LaneEnds> ends_;        ///< [kind]
+  std::vector<State> states_;         ///< [task]
+  std::vector<unsigned char> ended_;  ///< [task]: read faster than bits
+  std::vector<Row> rows_;             ///< [rank * lanes + lane]
   std::vector<Waiting> waiting_;
   std::vector<std::int32_t> free_;  ///< free entries in waiting_
 };

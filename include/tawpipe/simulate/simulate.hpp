@@ -141,18 +141,17 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
   detail::PathTable<Cost> paths{schedule, cluster, cost, graph};
   detail::ComputeTimes<Cost> times{schedule, cluster, cost};
   detail::TaskKinds known_kinds{graph};
-  std::vector<std::int32_t> kinds;
-  kinds.reserve(schedule.tasks().size());
+  std::vector<std::int32_t> kinds(schedule.tasks().size());
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     const detail::LaneEnds ends = detail::lane_ends(schedule, task);
     if (is_compute(task.op)) {
-      kinds.push_back(known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}, ends));
+      kinds[t] = known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}, ends);
     } else {
       const auto& known = paths.find(task);
-      kinds.push_back(known_kinds.find({saturating_multiply<std::int64_t>(known.latency, task.bytes.repeat()),
-                                        known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0},
-                                       ends));
+      kinds[t] = known_kinds.find({saturating_multiply<std::int64_t>(known.latency, task.bytes.repeat()),
+                                   known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0},
+                                  ends);
     }
   }
   if (const HeldSms* held = held_sms_of(cost)) {

@@ -28,7 +28,10 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
   };
   constexpr std::array<Op, 4> works = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
   static_assert(detail::stage_ops == 0b1111, "one row for each op of a stage's work, which are the first");
-  std::array<std::vector<Meeting>, 4> met;
+  // A stage's computations mostly come in the order of their keys, so each stage is sorted by itself.
+  const std::size_t stages = schedule.stages().size();
+  std::array<std::vector<std::vector<Meeting>>, 4> of_stage;
+  of_stage.fill(std::vector<std::vector<Meeting>>(stages));
   const std::int64_t microbatches = schedule.workload().microbatches();
   const Mesh& layout = schedule.parts().mesh;
   const Mesh map = layout.over(schedule.ranks());
@@ -39,11 +42,15 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
     const MeshPlace place = map.place(task.rank);
     const std::int64_t key = (number(task.stage) * microbatches + task.microbatch) * sharing + place.tensor +
                              std::int64_t{layout.tensor} * place.context;
-    met[static_cast<std::size_t>(task.op)].push_back({key, id<TaskId>(t)});
+    of_stage[static_cast<std::size_t>(task.op)][index(task.stage)].push_back({key, id<TaskId>(t)});
   }
-  for (auto& meetings : met) {
-    std::sort(meetings.begin(), meetings.end(),
-              [](const Meeting& a, const Meeting& b) { return a.key != b.key ? a.key < b.key : a.task < b.task; });
+  std::array<std::vector<Meeting>, 4> met;
+  const auto comes_first = [](const Meeting& a, const Meeting& b) { return a.key != b.key ? a.key < b.key : a.task < b.task; };
+  for (std::size_t op = 0; op < met.size(); ++op) {
+    for (std::vector<Meeting>& stage : of_stage[op]) {
+      if (!std::is_sorted(stage.begin(), stage.end(), comes_first)) std::sort(stage.begin(), stage.end(), comes_first);
+      met[op].insert(met[op].end(), stage.begin(), stage.end());
+    }
   }
   const auto twice = [&](TaskId t) {
     out.error(
@@ -77,9 +84,10 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
     while (i < meetings.size() && meetings[i].key < key) ++i;
     return i < meetings.size() && meetings[i].key == key;
   };
-  const auto stages = static_cast<std::int64_t>(schedule.stages().size());
   const std::int64_t limit = static_cast<std::int64_t>(schedule.tasks().size()) + 1;
-  const std::int64_t all = microbatches > limit || stages > limit ? limit : std::min(stages * microbatches, limit);
+  const std::int64_t all = microbatches > limit || std::ssize(schedule.stages()) > limit
+                               ? limit
+                               : std::min(std::ssize(schedule.stages()) * microbatches, limit);
   for (std::int64_t key = 0; key < all * sharing; ++key) {
     if (!has(works[0], key)) absent(works[0], key);
     const bool whole = has(works[1], key);

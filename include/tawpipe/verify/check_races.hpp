@@ -44,7 +44,7 @@ inline void check_races(const Schedule& schedule, std::span<const TaskId> order,
   std::vector<std::int32_t> free;
   const std::size_t lanes = schedule.lanes().size();
   std::vector<Visit> computing(static_cast<std::size_t>(schedule.ranks()));  // [rank] the last computation
-  for_each_clock(schedule, order, [&](TaskId t, std::span<const std::int32_t> clock) {
+  for_each_clock(schedule, order, [&](TaskId t, auto clock) {
     const Task& task = schedule.task(t);
     if (is_work(task.op)) {
       Visit& last = computing[index(task.rank)];

@@ -61,7 +61,7 @@ TEST_CASE("a clock says of each task whether it comes before") {
     REQUIRE(found.errors() + found.warnings() == 0);
     std::size_t visited = 0;
     bool right = true;
-    for_each_clock(schedule, order, [&](TaskId t, std::span<const std::int32_t> clock) {
+    for_each_clock(schedule, order, [&](TaskId t, auto clock) {
       ++visited;
       for (int row = 0; row < 6; ++row) {
         const auto lane = schedule.program(Rank{row / 2}, row % 2);
@@ -74,6 +74,17 @@ TEST_CASE("a clock says of each task whether it comes before") {
     CHECK(visited == count);
     CHECK(right);
   }
+}
+
+TEST_CASE("a clock counts more tasks of a lane than 16 bits do") {
+  constexpr int tasks = 32'770;
+  ScheduleBuilder builder{"long", Workload::abstract(1, 1), 1};
+  for (int t = 0; t < tasks; ++t) builder.add({.op = Op::idle, .rank = Rank{0}}, std::span<const Use>{});
+  const Schedule schedule = builder.build();
+  Diagnostics found;
+  std::int32_t last = 0;
+  for_each_clock(schedule, check_cycles(schedule, found), [&](TaskId, auto clock) { last = clock[0]; });
+  CHECK(last == tasks);
 }
 
 TEST_CASE("reads race with nothing but writes") {
