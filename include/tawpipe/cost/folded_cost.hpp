@@ -138,16 +138,15 @@ class UnequalComputation {
       if (times_by_work(cost) && std::any_of(copies.begin(), copies.end(), is_alike)) continue;
       copies.push_back(id<Rank>(rank));
     }
-  }
-
-  std::string find() {
-    const auto has_copies = [](const std::vector<Rank>& copies) { return copies.size() > 1; };
-    if (std::none_of(copies_.begin(), copies_.end(), has_copies)) return {};
     std::set<std::tuple<Rank, Op, StageId, SplitId, Bytes>> known;
-    for (const Task& task : folded_.schedule.tasks()) {
-      if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
+    for (const Task& task : folded.schedule.tasks()) {
+      if (!is_compute(task.op) || copies_[index(task.rank)].size() < 2) continue;
+      if (!known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
       distinct_[index(task.rank)].push_back(task);
     }
+  }
+
+  std::string find() const {
     constexpr std::size_t most = std::size_t{1} << 19;  // tasks at a time, each time with all stages
     std::size_t begin = 0;
     std::size_t tasks = 0;
@@ -205,7 +204,7 @@ class UnequalComputation {
   const FoldedSchedule& folded_;
   const Cluster& cluster_;
   const Inner& cost_;
-  std::vector<std::vector<Task>> distinct_;  ///< [kept rank]
+  std::vector<std::vector<Task>> distinct_;  ///< [kept rank] none where no copy may differ
   /// [kept rank] itself first, and those whose times may differ from it
   std::vector<std::vector<Rank>> copies_;
 };
