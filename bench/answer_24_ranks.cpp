@@ -2,10 +2,9 @@
 // user reads? Milliseconds. Each schedule on 3 nodes of 8, 48 layers, 96 microbatches: built,
 // simulated, summarized, as `tawpipe compare` does for one size of the microbatch.
 // Not: starting the program, reading files, printing.
-#include <benchmark/benchmark.h>
-
 #include <string>
 
+#include "benchmarks.hpp"
 #include "schedules.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/roofline.hpp"
@@ -35,9 +34,9 @@ void answer(benchmark::State& state, const std::string& schedule) {
 
 }  // namespace
 
-BENCHMARK_CAPTURE(answer, tawpipe, "tawpipe")->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(answer, weipipe, "weipipe")->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(answer, fsdp, "fsdp")->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(answer, one_f_one_b, "1f1b")->Unit(benchmark::kMillisecond);
-
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  for (const std::string name : {"tawpipe", "weipipe", "fsdp", "1f1b"}) {
+    benchmark::RegisterBenchmark(("answer/" + name).c_str(), answer, name)->Unit(benchmark::kMillisecond);
+  }
+  return run_benchmarks(argc, argv);
+}

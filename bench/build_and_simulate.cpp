@@ -2,13 +2,12 @@
 // On 24 ranks in 3 nodes, a model of 48 layers and 1536 microbatches: each schedule; and TawPipe
 // and 1F1B on 256 ranks in 32 nodes.
 // Not: how good the schedules are.
-#include <benchmark/benchmark.h>
-
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "benchmarks.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedules/fully_sharded.hpp"
@@ -121,9 +120,5 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark((std::string{"simulate/"} + sample.name).c_str(), simulate, sample)
         ->Unit(benchmark::kMillisecond);
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return run_benchmarks(argc, argv);
 }

@@ -1,10 +1,9 @@
 // The cost of an iteration of the host executor in addition to its layers and transfers, on the
 // model of docs/training.md.
 // Not: the layers themselves (layers.cpp) nor several hosts (accuracy/).
-#include <benchmark/benchmark.h>
-
 #include <string>
 
+#include "benchmarks.hpp"
 #include "schedules.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
@@ -65,8 +64,9 @@ void overhead(benchmark::State& state, const std::string& name) {
 
 }  // namespace
 
-BENCHMARK_CAPTURE(overhead, 1f1b, std::string{"1f1b"})->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK_CAPTURE(overhead, tawpipe, std::string{"tawpipe"})->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK_CAPTURE(overhead, fsdp, std::string{"fsdp"})->Unit(benchmark::kMillisecond)->UseRealTime();
-
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  for (const std::string name : {"1f1b", "tawpipe", "fsdp"}) {
+    benchmark::RegisterBenchmark(("overhead/" + name).c_str(), overhead, name)->Unit(benchmark::kMillisecond)->UseRealTime();
+  }
+  return run_benchmarks(argc, argv);
+}

@@ -1,11 +1,10 @@
 // What the CUDA executors cost the host for each task, on a device that does nothing: waits,
 // records and calls, no driver.
 // Not: what CUDA and NCCL add to each of those (tests/gpu).
-#include <benchmark/benchmark.h>
-
 #include <memory>
 #include <string>
 
+#include "benchmarks.hpp"
 #include "schedules.hpp"
 #include "support/null_device.hpp"
 #include "support/test_communicator.hpp"
@@ -74,12 +73,11 @@ void one_rank(benchmark::State& state, const std::string& name) {
 
 }  // namespace
 
-BENCHMARK_CAPTURE(virtual_ranks, tawpipe, std::string{"tawpipe"}, false)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(virtual_ranks, tawpipe_timeline, std::string{"tawpipe"}, true)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(virtual_ranks, zb_h1, std::string{"zb-h1"}, false)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(virtual_ranks, fsdp, std::string{"fsdp"}, false)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(one_rank, tawpipe, std::string{"tawpipe"})->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(one_rank, zb_h1, std::string{"zb-h1"})->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(one_rank, fsdp, std::string{"fsdp"})->Unit(benchmark::kMicrosecond);
-
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  for (const std::string name : {"tawpipe", "zb-h1", "fsdp"}) {
+    benchmark::RegisterBenchmark(("virtual_ranks/" + name).c_str(), virtual_ranks, name, false)->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("one_rank/" + name).c_str(), one_rank, name)->Unit(benchmark::kMicrosecond);
+  }
+  benchmark::RegisterBenchmark("virtual_ranks/tawpipe_timeline", virtual_ranks, "tawpipe", true)->Unit(benchmark::kMicrosecond);
+  return run_benchmarks(argc, argv);
+}

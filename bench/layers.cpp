@@ -2,8 +2,6 @@
 // with backward, and which share of the rate of a plain matrix product of the same sizes that is.
 // Float32, one thread, in processor time; `of_product` 1 would be the rate of that product.
 // Not: several ranks.
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 
@@ -175,6 +174,5 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark((name + "/layer/both_full_recompute").c_str(), run_stage, of, Recompute::full, false, true);
     benchmark::RegisterBenchmark((name + "/head/both").c_str(), run_stage, of, Recompute::none, true, true);
   }
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
+  return run_benchmarks(argc, argv);
 }

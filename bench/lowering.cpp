@@ -1,11 +1,11 @@
 // What it takes to lower a large model's schedule for one rank: its places in memory, its messages
 // and its program.
 // Not: what a task costs when it runs (executor.cpp, launch.cpp).
-#include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
 #include <string>
 
+#include "benchmarks.hpp"
 #include "schedules.hpp"
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
 #include "tawpipe/execute/program.hpp"
@@ -39,8 +39,9 @@ void lower(benchmark::State& state, const std::string& name) {
 
 }  // namespace
 
-BENCHMARK_CAPTURE(lower, tawpipe, std::string{"tawpipe"})->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(lower, fsdp, std::string{"fsdp"})->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(lower, weipipe, std::string{"weipipe"})->Unit(benchmark::kMillisecond);
-
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  for (const std::string name : {"tawpipe", "fsdp", "weipipe"}) {
+    benchmark::RegisterBenchmark(("lower/" + name).c_str(), lower, name)->Unit(benchmark::kMillisecond);
+  }
+  return run_benchmarks(argc, argv);
+}

@@ -9,11 +9,10 @@ endif()
 if(NOT TARGET tawpipe::host_layers)
   list(FILTER benchmarks EXCLUDE REGEX "/bench/layers\\.cpp$")
 endif()
-foreach(source IN LISTS benchmarks)
-  get_filename_component(name "${source}" NAME_WE)
-  add_executable(bench_${name} "${source}")
-  set_target_properties(bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
-  target_include_directories(bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")  # support/
-  target_link_libraries(bench_${name} PRIVATE ${tawpipe_program_libraries} benchmark::benchmark tawpipe_warnings)
-endforeach()
+list(TRANSFORM benchmarks REPLACE ".*/(.*)\\.cpp" "bench_\\1" OUTPUT_VARIABLE names)
+if(benchmarks)
+  tawpipe_add_programs(tawpipe_benchmark_programs FOLDER "${PROJECT_BINARY_DIR}/bench" NAMES ${names} SOURCES ${benchmarks}
+    INCLUDES "${PROJECT_SOURCE_DIR}/tests"  # support/
+    LIBRARIES ${tawpipe_program_libraries} benchmark::benchmark tawpipe_warnings)
+endif()
 add_subdirectory("${PROJECT_SOURCE_DIR}/bench/peers" "${PROJECT_BINARY_DIR}/bench/peers")
