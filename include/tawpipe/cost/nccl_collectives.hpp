@@ -5,17 +5,75 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/cost/cost_model.hpp"
-#include "tawpipe/cost/detail/merge_loads.hpp"
 #include "tawpipe/cost/nccl_table.hpp"
 #include "tawpipe/topology/devices.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// [channel][place] the members in each channel's ring order: as many channels as each node has
+/// adapters, each leaving a node through a different adapter. One channel inside a node.
+TAWPIPE_INLINE std::vector<std::vector<Rank>> channel_orders(std::span<const Rank> members, const Cluster& cluster);
+
+/// Bytes a second of a single flow.
+inline double alone_on(const std::vector<LinkLoad>& loads, const Cluster& cluster) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const LinkLoad& load : loads) rate = std::min(rate, cluster.link(load.link).bandwidth.value() / load.weight);
+  return rate;
+}
+
+/// Compute capability of a device; 80 for an unknown name.
+inline int compute_capability(const DeviceSpec& device) {
+  for (const KnownDevice& known : known_devices()) {
+    if (known.name == device.name) return known.sm;
+  }
+  return 80;
+}
+
+/// KnownDevice::sustained, sustained_narrow and attention; 1 for an unknown device.
+inline std::array<double, 3> device_shares(const DeviceSpec& device) {
+  for (const KnownDevice& known : known_devices()) {
+    if (known.name == device.name) return {known.sustained, known.sustained_narrow, known.attention};
+  }
+  return {1, 1, 1};
+}
+
+}  // namespace detail
+
+/// The input of NCCL's table for the ring over `members`, which are node by node. A hop's latency
+/// beyond the one NCCL assumes for Simple (3.4 us by NVLink, 5.7 us by PCI Express, 14 us by the
+/// network) is extra; a lower one is raised to NCCL's.
+/// @pre at least two members
+TAWPIPE_INLINE NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster);
+
+/// The algorithm and protocol that NCCL would choose, without knowledge of extra latencies.
+inline NcclWay nccl_choice(Op op, NcclRing ring, double bytes) {
+  ring.extra_inside = 0;
+  ring.extra_network = 0;
+  return nccl_fastest(op, ring, bytes);
+}
+
+/// A collective of `bytes` among `members`, which are node by node: the latency of NCCL's choice,
+/// then one flow over the links of all its channels. By itself it reaches NCCL's bandwidth; a
+/// protocol that sends flags with the data takes proportionally more of shared links. Complexity:
+/// O(channels * members * links of a route).
+TAWPIPE_INLINE Path nccl_path(Op op, std::span<const Rank> members, Rank root, double bytes, const Cluster& cluster);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <cstddef>
+#include <utility>
+
+#include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/cost/detail/merge_loads.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -47,9 +105,7 @@ inline std::vector<std::size_t> first_at_each_adapter(std::span<const Rank> memb
   return first;
 }
 
-/// [channel][place] the members in each channel's ring order: as many channels as each node has
-/// adapters, each leaving a node through a different adapter. One channel inside a node.
-inline std::vector<std::vector<Rank>> channel_orders(std::span<const Rank> members, const Cluster& cluster) {
+TAWPIPE_INLINE std::vector<std::vector<Rank>> channel_orders(std::span<const Rank> members, const Cluster& cluster) {
   const auto nodes = nodes_of_members(members, cluster);
   if (nodes.size() < 2) return {{members.begin(), members.end()}};
   std::vector<std::vector<std::size_t>> leaving;
@@ -91,36 +147,9 @@ inline std::vector<LinkLoad> channel_loads(Op op, Algorithm algorithm, const std
   return loads;
 }
 
-/// Bytes a second of a single flow.
-inline double alone_on(const std::vector<LinkLoad>& loads, const Cluster& cluster) {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const LinkLoad& load : loads) rate = std::min(rate, cluster.link(load.link).bandwidth.value() / load.weight);
-  return rate;
-}
-
-/// Compute capability of a device; 80 for an unknown name.
-inline int compute_capability(const DeviceSpec& device) {
-  for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return known.sm;
-  }
-  return 80;
-}
-
-/// KnownDevice::sustained, sustained_narrow and attention; 1 for an unknown device.
-inline std::array<double, 3> device_shares(const DeviceSpec& device) {
-  for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return {known.sustained, known.sustained_narrow, known.attention};
-  }
-  return {1, 1, 1};
-}
-
 }  // namespace detail
 
-/// The input of NCCL's table for the ring over `members`, which are node by node. A hop's latency
-/// beyond the one NCCL assumes for Simple (3.4 us by NVLink, 5.7 us by PCI Express, 14 us by the
-/// network) is extra; a lower one is raised to NCCL's.
-/// @pre at least two members
-inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster) {
+TAWPIPE_INLINE NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster) {
   const auto orders = detail::channel_orders(members, cluster);
   const auto nodes = detail::nodes_of_members(members, cluster);
   NcclRing ring{.ranks = static_cast<int>(members.size()), .nodes = static_cast<int>(nodes.size())};
@@ -160,18 +189,7 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
   return ring;
 }
 
-/// The algorithm and protocol that NCCL would choose, without knowledge of extra latencies.
-inline NcclWay nccl_choice(Op op, NcclRing ring, double bytes) {
-  ring.extra_inside = 0;
-  ring.extra_network = 0;
-  return nccl_fastest(op, ring, bytes);
-}
-
-/// A collective of `bytes` among `members`, which are node by node: the latency of NCCL's choice,
-/// then one flow over the links of all its channels. By itself it reaches NCCL's bandwidth; a
-/// protocol that sends flags with the data takes proportionally more of shared links. Complexity:
-/// O(channels * members * links of a route).
-inline Path nccl_path(Op op, std::span<const Rank> members, Rank root, double bytes, const Cluster& cluster) {
+TAWPIPE_INLINE Path nccl_path(Op op, std::span<const Rank> members, Rank root, double bytes, const Cluster& cluster) {
   Path path;
   if (members.size() < 2) return path;
   const NcclRing ring = nccl_ring(members, cluster);
@@ -187,3 +205,4 @@ inline Path nccl_path(Op op, std::span<const Rank> members, Rank root, double by
 }
 
 }  // namespace tawpipe
+#endif

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
-#include "tawpipe/schedule/detail/bucket_steps.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0 {
@@ -121,6 +120,8 @@ TAWPIPE_INLINE ExpandedSchedule expand_bodies(const Schedule& schedule);
 #include <span>
 #include <tuple>
 #include <utility>
+
+#include "tawpipe/schedule/detail/bucket_steps.hpp"
 
 namespace tawpipe::inline v0 {
 

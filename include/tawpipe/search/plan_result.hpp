@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tawpipe/core/function_ref.hpp"
-#include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/plan_space.hpp"
 
 namespace tawpipe::inline v0 {

@@ -9,10 +9,14 @@
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/registry.hpp"
-#include "tawpipe/search/lower_bound.hpp"
+#include "tawpipe/search/least_memory.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::inline v0 {
+
+namespace detail {
+class CollectiveTimes;
+}  // namespace detail
 
 /// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and
 /// usable memory. Stages that ranks share are simulated step by step; the timeline has each
@@ -85,6 +89,7 @@ class Predictor {
 #include <variant>
 
 #include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/simulate/folding.hpp"
 
 namespace tawpipe::inline v0 {
