@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "software_gpu/inside.hpp"
+#include "tawpipe/execute/cuda/pause.hpp"
 
 #ifdef __SANITIZE_THREAD__
 extern "C" void __tsan_acquire(void* at);
@@ -280,8 +281,9 @@ void Communicator::forget(void* data) {
 }
 
 void Communicator::await_turn(const Launch& launch, std::uint64_t time) {
+  const auto begun = std::chrono::steady_clock::now();
   while (launch.before && launch.before->started < time && life() != Life::aborted) {
-    std::this_thread::sleep_for(std::chrono::microseconds{20});
+    tawpipe::cuda::pause_after(std::chrono::steady_clock::now() - begun, std::chrono::microseconds{20});
   }
 }
 

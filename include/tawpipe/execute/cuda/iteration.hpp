@@ -19,6 +19,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/pause.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
@@ -182,7 +183,7 @@ bool await(Device& device, typename Device::Event event, double limit, Poll&& po
     if (turn < 64) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds{20});
+      pause_after(waited, std::chrono::microseconds{20});
     }
   }
   return true;

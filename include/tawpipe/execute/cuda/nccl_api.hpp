@@ -23,6 +23,7 @@
 
 #include "tawpipe/execute/cuda/check.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/pause.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
 // The NCCL at run time may be older than the one at build time.
@@ -310,7 +311,7 @@ class NcclCommunicator {
       if (now - begun < 1'000'000) {  // without connections to set up, a call is soon done
         std::this_thread::yield();
       } else {
-        std::this_thread::sleep_for(std::chrono::microseconds{50});
+        pause_after(std::chrono::nanoseconds{now - begun}, std::chrono::microseconds{50});
       }
     }
     if (state != ncclSuccess) failed_ = true;
