@@ -4,7 +4,8 @@
 # tawpipe_add_programs(<all> FOLDER <where programs go> NAMES <name>... SOURCES <file>... LIBRARIES <library>...
 #                      [INCLUDES <folder>...] [OPTIONS <option>...] [DEFINITIONS <definition>...])
 # Target <name> is the program of the file in the same place. With CMAKE_UNITY_BUILD all are compiled as one file, target <all>:
-# what they include, then each in a namespace of its own. Headers, and what these instantiate, are compiled once so.
+# what they include, whatever `#if` it stands in, then each in a namespace of its own. Headers, and what these instantiate, are
+# compiled once so.
 function(tawpipe_add_programs all)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "NAMES;SOURCES;LIBRARIES;INCLUDES;OPTIONS;DEFINITIONS")
   set(compiled ${arg_NAMES})

@@ -3,9 +3,12 @@
 // the subject: a busy machine is silent, too.
 // Not: runs that go well (mpi/executor_test.cpp).
 #include <doctest/doctest.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 
@@ -26,17 +29,18 @@ struct Outcome {
 };
 
 /// Four ranks under a shell each that tells how its rank has left, also where mpirun asks all to
-/// end (TERM).
+/// end (TERM). All write to a file: mpirun may end before it has passed on all that ranks print.
 Outcome run(const std::string& way, int rank, int milliseconds, double silence, double task) {
+  const std::string said = (std::filesystem::temp_directory_path() / concat("tawpipe_failure.", getpid())).string();
+  std::filesystem::remove(said);
   const std::string command =
-      concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'trap : TERM; " TAWPIPE_PROBE " ", way, " ", rank, " ",
-             milliseconds, " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code' 2>&1");
-  Outcome outcome;
-  FILE* const pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char bytes[4096];
-  while (const std::size_t got = fread(bytes, 1, sizeof bytes, pipe)) outcome.text.append(bytes, got);
-  pclose(pipe);
+      concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'exec >>", said, " 2>&1; trap : TERM; " TAWPIPE_PROBE " ", way, " ",
+             rank, " ", milliseconds, " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code'");
+  std::system(command.c_str());  // it ends with a rank's code
+  std::ifstream file{said};
+  REQUIRE(file);
+  Outcome outcome{{std::istreambuf_iterator<char>{file}, {}}};
+  std::filesystem::remove(said);
   return outcome;
 }
 
