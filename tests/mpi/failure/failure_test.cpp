@@ -34,8 +34,8 @@ Outcome run(const std::string& way, int rank, int milliseconds, double silence, 
   const std::string said = (std::filesystem::temp_directory_path() / concat("tawpipe_failure.", getpid())).string();
   std::filesystem::remove(said);
   const std::string command =
-      concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'exec >>", said, " 2>&1; trap : TERM; " TAWPIPE_PROBE " ", way, " ",
-             rank, " ", milliseconds, " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code'");
+      concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'exec >>\"", said, "\" 2>&1; trap : TERM; " TAWPIPE_PROBE " ", way,
+             " ", rank, " ", milliseconds, " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code'");
   std::system(command.c_str());  // it ends with a rank's code
   std::ifstream file{said};
   REQUIRE(file);
