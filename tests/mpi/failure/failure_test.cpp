@@ -3,15 +3,12 @@
 // the subject: a busy machine is silent, too.
 // Not: runs that go well (mpi/executor_test.cpp).
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
+#include "support/scratch_folder.hpp"
 #include "tawpipe/core/text.hpp"
 
 using tawpipe::concat;
@@ -31,17 +28,13 @@ struct Outcome {
 /// Four ranks under a shell each that tells how its rank has left, also where mpirun asks all to
 /// end (TERM). All write to a file: mpirun may end before it has passed on all that ranks print.
 Outcome run(const std::string& way, int rank, int milliseconds, double silence, double task) {
-  const std::string said = (std::filesystem::temp_directory_path() / concat("tawpipe_failure.", getpid())).string();
-  std::filesystem::remove(said);
+  const support::ScratchFolder folder;
+  const std::string said = folder / "said";
   const std::string command =
       concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'exec >>\"", said, "\" 2>&1; trap : TERM; " TAWPIPE_PROBE " ", way,
              " ", rank, " ", milliseconds, " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code'");
   std::system(command.c_str());  // it ends with a rank's code
-  std::ifstream file{said};
-  REQUIRE(file);
-  Outcome outcome{{std::istreambuf_iterator<char>{file}, {}}};
-  std::filesystem::remove(said);
-  return outcome;
+  return {support::file_bytes(said)};
 }
 
 }  // namespace
