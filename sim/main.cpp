@@ -1,6 +1,8 @@
 // The command `tawpipe`: its commands and their flags, and its exit codes.
+#include <malloc.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -284,9 +286,17 @@ int run(int argc, char** argv) {
   }
 }
 
+/// Keeps freed memory for the next array. Returned to the system at once, as the C library does with
+/// large arrays, each of its pages is cleared again: a tenth of the time of a large prediction.
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   try {
     return run(argc, argv);
   } catch (const tawpipe::sim::SaidError&) {

@@ -111,14 +111,6 @@ inline std::optional<ScheduleChoice> only_variant(const Problem& problem, const 
   return variants.size() == 1 ? std::optional{std::move(variants[0])} : std::nullopt;
 }
 
-/// Whether it leaves one way, which cannot fit by its bounds.
-inline bool cannot_fit(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
-  const std::optional<ScheduleChoice> variant = only_variant(problem, choice, registry);
-  if (!variant) return false;
-  const Problem fixed = with_last_recompute(problem);
-  return !Predictor{fixed, registry}.least(*variant).fits;
-}
-
 /// The best over the microbatch sizes for one variant.
 inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
                       const Registry& registry) {
@@ -156,6 +148,20 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
   }
   best->choice = notable(std::move(best->choice), choice, registry);
   return *std::move(best);
+}
+
+/// choose(), or with `any` the first found, if that fits; without Summary::held where bounds decide.
+inline std::optional<Chosen> choose_fitting(const Problem& problem, const ScheduleChoice& choice, const Registry& registry,
+                                            bool any) {
+  const std::optional<ScheduleChoice> variant = only_variant(problem, choice, registry);
+  if (!variant) {
+    Chosen found = choose(problem, choice, registry, any);
+    return found.summary.fits() ? std::optional{std::move(found)} : std::nullopt;
+  }
+  const Problem fixed = with_last_recompute(problem);
+  std::optional<Prediction> found = Predictor{fixed, registry}.best_that_may_fit(*variant);
+  if (!found || !found->fits()) return std::nullopt;
+  return Chosen{notable(*variant, choice, registry), fixed.recompute, 0, std::move(found->summary)};
 }
 
 }  // namespace detail

@@ -40,6 +40,10 @@ class Predictor {
   /// @throws InputError  if all sizes have more, with the number.
   Prediction best(const ScheduleChoice& choice) const;
 
+  /// As best(), without what SMs held by communications cost (Summary::held); none if even the
+  /// smallest size cannot fit by its bounds.
+  std::optional<Prediction> best_that_may_fit(const ScheduleChoice& choice) const;
+
   /// The schedule's lower bounds with the smallest of the microbatch sizes, without simulating it.
   /// @param known  as for min_need()
   /// @throws InputError  as best()
@@ -60,14 +64,18 @@ class Predictor {
 
   Schedule build(const ScheduleChoice& choice, const Work& work) const;
 
-  Prediction predict(const ScheduleChoice& choice, const Work& work) const;
+  /// @param first      what build() gives for the smallest size, if that is known
+  /// @param with_held  also Summary::held
+  Prediction best(const ScheduleChoice& choice, std::optional<Schedule> first, bool with_held) const;
+  MinNeed least(const Schedule& logical, const Work& work, detail::CollectiveTimes* known) const;
+  Prediction predict(Schedule logical, const Work& work, bool with_held) const;
 
   /// The additions of the mesh to a replica's schedule.
   Composition composition(const Schedule& logical) const;
 
   /// The prediction by kept copies, if it is exact; otherwise `refusal` has the reason.
   std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, const Composition& with,
-                                           std::string& refusal) const;
+                                           bool with_held, std::string& refusal) const;
 
   const Problem& problem_;
   const Registry& registry_;
@@ -167,9 +175,8 @@ inline void keep_better(std::optional<Prediction>& best, Prediction next) {
   if (!best || (next.fits() && (next.summary.makespan < best->summary.makespan || !best->fits()))) best = std::move(next);
 }
 
-}  // namespace detail
-
-TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule) {
+/// tawpipe::predict(). @param with_held  also Summary::held
+inline Prediction predict(const Problem& problem, Schedule schedule, bool with_held) {
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
   const auto run = [&](const Schedule& tasks) {
     return std::visit([&](const auto& cost) { return simulate(tasks, problem.cluster, cost, problem.noise); }, problem.cost);
@@ -177,7 +184,7 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule) {
   if (!has_bodies(schedule)) {
     Timeline timeline = run(schedule);
     Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
-    summary.held = detail::held_time_of(problem, schedule, timeline, {});
+    if (with_held) summary.held = held_time_of(problem, schedule, timeline, {});
     return {std::move(schedule), std::move(timeline), std::move(summary)};
   }
   const ExpandedSchedule steps = expand_bodies(schedule);
@@ -188,8 +195,14 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule) {
     timeline.end.push_back(of_steps.end_of(steps.last[t]));
   }
   Summary summary = summarize(steps.schedule, problem.cluster, of_steps, problem.usable_memory);
-  summary.held = detail::held_time_of(problem, steps.schedule, of_steps, {});
+  if (with_held) summary.held = held_time_of(problem, steps.schedule, of_steps, {});
   return {std::move(schedule), std::move(timeline), std::move(summary)};
+}
+
+}  // namespace detail
+
+TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule) {
+  return detail::predict(problem, std::move(schedule), true);
 }
 
 TAWPIPE_INLINE Predictor::Predictor(const Problem& problem, const Registry& registry)
@@ -219,12 +232,21 @@ TAWPIPE_INLINE Prediction Predictor::best() const {
   return *std::move(best);
 }
 
-TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice) const {
+TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice) const { return best(choice, std::nullopt, true); }
+
+TAWPIPE_INLINE std::optional<Prediction> Predictor::best_that_may_fit(const ScheduleChoice& choice) const {
+  Schedule first = build(choice, works_.front());
+  if (!least(first, works_.front(), nullptr).fits) return std::nullopt;
+  return best(choice, std::move(first), false);
+}
+
+TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice, std::optional<Schedule> first, bool with_held) const {
   std::optional<Prediction> best;
   for (const Work& work : works_) {
     if (&work != &works_.back() && computations(work) > problem_.max_tasks / 8) continue;
     check_tasks(computations(work), work);
-    Prediction next = predict(choice, work);
+    const bool is_first = first.has_value() && &work == &works_.front();
+    Prediction next = predict(is_first ? *std::move(first) : build(choice, work), work, with_held);
     const bool fits = next.fits();
     detail::keep_better(best, std::move(next));
     if (!fits) break;  // a larger microbatch keeps more
@@ -233,11 +255,15 @@ TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice) const {
 }
 
 TAWPIPE_INLINE MinNeed Predictor::least(const ScheduleChoice& choice, detail::CollectiveTimes* known) const {
-  const Work& work = works_.front();
-  Schedule schedule = build(choice, work);
-  if (!mesh_.is_plain()) schedule = compose_kept(schedule, work.whole, mesh_, composition(schedule), {true, true, true});
-  return std::visit([&](const auto& cost) { return min_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
-                    problem_.cost);
+  return least(build(choice, works_.front()), works_.front(), known);
+}
+TAWPIPE_INLINE MinNeed Predictor::least(const Schedule& logical, const Work& work, detail::CollectiveTimes* known) const {
+  const auto need = [&](const Schedule& schedule) {
+    return std::visit([&](const auto& cost) { return min_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
+                      problem_.cost);
+  };
+  if (mesh_.is_plain()) return need(logical);
+  return need(compose_kept(logical, work.whole, mesh_, composition(logical), {true, true, true}));
 }
 
 TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Work& work) const {
@@ -250,18 +276,19 @@ TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Wor
                                            .own_adapters = own_adapters_});
 }
 
-TAWPIPE_INLINE Prediction Predictor::predict(const ScheduleChoice& choice, const Work& work) const {
-  Schedule logical = build(choice, work);
+TAWPIPE_INLINE Prediction Predictor::predict(Schedule logical, const Work& work, bool with_held) const {
   const Composition with = composition(logical);
   check_tasks(detail::steps(logical, with), work);
   std::string refusal;
   if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {
-    if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, refusal)) return *std::move(folded);
+    if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, with_held, refusal))
+      return *std::move(folded);
     if (problem_.fold == Fold::on) {
       throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
     }
   }
-  Prediction full = tawpipe::predict(problem_, mesh_.is_plain() ? std::move(logical) : compose(logical, work.whole, mesh_, with));
+  Schedule whole = mesh_.is_plain() ? std::move(logical) : compose(logical, work.whole, mesh_, with);
+  Prediction full = detail::predict(problem_, std::move(whole), with_held);
   full.summary.folding.refusal = std::move(refusal);
   return full;
 }
@@ -289,7 +316,8 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
 }
 
 TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(const Schedule& logical, const Workload& whole,
-                                                                   const Composition& with, std::string& refusal) const {
+                                                                   const Composition& with, bool with_held,
+                                                                   std::string& refusal) const {
   if (!problem_.noise.is_none()) {
     refusal = "noise is drawn for each device";
     return std::nullopt;
@@ -301,8 +329,10 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(const Schedul
   if (!folded.run) return std::nullopt;
   Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
   summary.folding.refusal = refusal;
-  summary.held =
-      detail::held_time_of(problem_, folded.run->schedule.schedule, folded.run->timeline, folded.run->schedule.same_as);
+  if (with_held) {
+    summary.held =
+        detail::held_time_of(problem_, folded.run->schedule.schedule, folded.run->timeline, folded.run->schedule.same_as);
+  }
   return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
 }
 

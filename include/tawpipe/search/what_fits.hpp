@@ -62,9 +62,10 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
   const Transformer model = problem.model.value_or(Transformer{});
   for (const ScheduleChoice& choice : problem.schedules) {
     try {
-      if ((any && best) || cannot_fit(problem, choice, registry)) continue;
-      Chosen next = choose(problem, choice, registry, any);
-      if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
+      if (any && best) break;
+      std::optional<Chosen> chosen = choose_fitting(problem, choice, registry, any);
+      if (!chosen || (best && best->summary.makespan <= chosen->summary.makespan)) continue;
+      Chosen& next = *chosen;
       best = FittingLayout{.choice = std::move(next.choice),
                            .mesh = problem.mesh,
                            .recompute = next.recompute,

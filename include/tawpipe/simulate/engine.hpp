@@ -118,6 +118,7 @@ class SuccessorOrder {
 
   std::size_t tasks() const { return graph_.tasks.size(); }
   const EngineTask& task(std::int32_t task) const { return graph_.tasks[static_cast<std::size_t>(task)]; }
+  std::int32_t kind(std::int32_t task) const { return task; }
 
   /// Calls `ready(task)` for each task that waits for none.
   template <class Ready>
@@ -213,9 +214,10 @@ class EngineRun {
     times_.start[at(task)] = now_point_;
     prefetch(&times_.end[at(task)]);
     if constexpr (Processors::shared) {
-      processors_.start(task);
-      if (started.delay > 0 && processors_.computes(task)) {
-        processors_.compute(task, after(started.delay) - now_, now_);
+      const std::int32_t kind = order_.kind(task);
+      processors_.start(task, kind);
+      if (started.delay > 0 && processors_.computes(task, kind)) {
+        processors_.compute(task, kind, after(started.delay) - now_, now_);
         return;
       }
     }
@@ -235,7 +237,7 @@ class EngineRun {
   /// Whether the task's event is void because it is still running.
   bool is_slowed(std::int32_t task) {
     if constexpr (Processors::shared) {
-      return processors_.goes_on(task, now_, [&](std::int64_t finish) { events_.push({finish, task}); });
+      return processors_.goes_on(task, order_.kind(task), now_, [&](std::int64_t finish) { events_.push({finish, task}); });
     } else {
       return false;
     }
@@ -253,7 +255,7 @@ class EngineRun {
 
   void end(std::int32_t task) {
     times_.end[at(task)] = now_point_;
-    if constexpr (Processors::shared) processors_.end(task);
+    if constexpr (Processors::shared) processors_.end(task, order_.kind(task));
     ended_now_.push_back(task);
   }
 

@@ -20,55 +20,100 @@
 
 namespace tawpipe::inline v0 {
 
+/// The devices whose SMs an engine's tasks share.
+struct EngineDevices {
+  std::vector<SpeedTable> tables;
+  std::vector<std::int32_t> table_of;  ///< [device]
+};
+
 /// The SMs that tasks of an engine's graph hold, and which tasks' delays are computations on
-/// devices.
-struct EngineHolds {
+/// devices: a hold begins with a task of its own, and another's end releases it.
+struct EngineHolds : EngineDevices {
   /// SMs of a device, held from the start of one task to the end of another.
   struct Hold {
     std::int32_t device;
     std::int32_t sms;
   };
-  std::vector<SpeedTable> tables;
-  std::vector<std::int32_t> table_of;  ///< [device]
   /// [task] where its delay is a computation with a speed; -1: none
   std::vector<std::int32_t> device_of;
-  /// hold h begins when task device_of.size() + h starts; with_task: when the task that releases it
-  /// starts
+  /// hold h begins when task device_of.size() + h starts
   std::vector<Hold> holds;
-  bool with_task = false;
   /// [task of device_of + 1] the holds that its end releases
   std::vector<std::uint32_t> hold_begin;
+
+  std::int32_t device(std::int32_t task, std::int32_t) const {
+    return index(task) < device_of.size() ? device_of[index(task)] : -1;
+  }
+  /// Calls `hold(device, sms)` for what starts being held with the task.
+  template <class Visit>
+  void start(std::int32_t task, std::int32_t, Visit&& hold) const {
+    if (index(task) < device_of.size()) return;
+    const Hold& begun = holds[index(task) - device_of.size()];
+    hold(begun.device, begun.sms);
+  }
+  /// Calls `release(device, sms)` for what is held until the task's end.
+  template <class Visit>
+  void end(std::int32_t task, std::int32_t, Visit&& release) const {
+    if (index(task) >= device_of.size()) return;
+    for (auto h = hold_begin[index(task)]; h < hold_begin[index(task) + 1]; ++h) release(holds[h].device, holds[h].sms);
+  }
+
+ private:
+  static std::size_t index(std::int32_t task) { return static_cast<std::size_t>(task); }
 };
 
 namespace detail {
+
+/// The same of a schedule's tasks by their kinds, for holds that last as long as their task.
+struct KindHolds : EngineDevices {
+  const Schedule* schedule;
+  std::vector<TaskHold> holds;  ///< [kind]
+
+  std::int32_t device(std::int32_t, std::int32_t kind) const {
+    const TaskHold& hold = holds[static_cast<std::size_t>(kind)];
+    return hold.computes ? hold.rank : -1;
+  }
+  template <class Visit>
+  void start(std::int32_t task, std::int32_t kind, Visit&& hold) const {
+    const TaskHold& held = holds[static_cast<std::size_t>(kind)];
+    if (held.sms == 0) return;
+    if (held.rank < 0) {
+      for (const Rank rank : schedule->group(schedule->task(TaskId{task}).group)) hold(number(rank), held.sms);
+      return;
+    }
+    hold(held.rank, held.sms);
+    if (held.peer >= 0) hold(held.peer, held.sms);
+  }
+  template <class Visit>
+  void end(std::int32_t task, std::int32_t kind, Visit&& release) const {
+    start(task, kind, release);
+  }
+};
 
 /// Computations on devices whose SMs are shared: their progress, and when they will end at current
 /// speeds. Models the Processors of an EngineRun.
 ///
 /// The work left of a computation is kept in ticks at full speed and fractions of a tick, so that a
 /// change of speed rounds nothing: it ends at the first tick with no work left.
+template <class Holds>
 class SharedProcessors {
  public:
   static constexpr bool shared = true;
 
-  explicit SharedProcessors(EngineHolds holds)
+  explicit SharedProcessors(Holds holds)
       : holds_{std::move(holds)}, held_(holds_.table_of.size(), 0), running_(held_.size()), changed_(held_.size(), false) {}
 
-  bool computes(std::int32_t task) const { return at(task) < holds_.device_of.size() && holds_.device_of[at(task)] >= 0; }
+  bool computes(std::int32_t task, std::int32_t kind) const { return holds_.device(task, kind) >= 0; }
 
-  void start(std::int32_t task) {
-    if (at(task) >= holds_.device_of.size()) {
-      hold(holds_.holds[at(task) - holds_.device_of.size()], 1);
-    } else if (holds_.with_task) {
-      hold_all_of(task, 1);
-    }
+  void start(std::int32_t task, std::int32_t kind) {
+    holds_.start(task, kind, [&](std::int32_t device, std::int32_t sms) { hold(device, sms); });
   }
-  void end(std::int32_t task) {
-    if (at(task) < holds_.device_of.size()) hold_all_of(task, -1);
+  void end(std::int32_t task, std::int32_t kind) {
+    holds_.end(task, kind, [&](std::int32_t device, std::int32_t sms) { hold(device, -sms); });
   }
   /// @param work  ticks at full speed, above 0
-  void compute(std::int32_t task, std::int64_t work, std::int64_t now) {
-    const std::int32_t device = holds_.device_of[at(task)];
+  void compute(std::int32_t task, std::int32_t kind, std::int64_t work, std::int64_t now) {
+    const std::int32_t device = holds_.device(task, kind);
     running_[at(device)].push_back({.task = task, .left = work, .updated = now});
     change(device);
   }
@@ -98,9 +143,10 @@ class SharedProcessors {
   /// Whether the event of a task is void: the task has slowed down since, and `again(finish)` is
   /// its next event, or it has ended. Otherwise the computation ends now.
   template <class Again>
-  bool goes_on(std::int32_t task, std::int64_t now, Again&& again) {
-    if (!computes(task)) return false;
-    auto& all = running_[at(holds_.device_of[at(task)])];
+  bool goes_on(std::int32_t task, std::int32_t kind, std::int64_t now, Again&& again) {
+    const std::int32_t device = holds_.device(task, kind);
+    if (device < 0) return false;
+    auto& all = running_[at(device)];
     const auto found = std::find_if(all.begin(), all.end(), [&](const Running& running) { return running.task == task; });
     if (found == all.end() || found->event != now) return true;
     if (found->finish != now) {
@@ -137,12 +183,9 @@ class SharedProcessors {
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-  void hold_all_of(std::int32_t task, std::int32_t sign) {
-    for (auto h = holds_.hold_begin[at(task)]; h < holds_.hold_begin[at(task) + 1]; ++h) hold(holds_.holds[h], sign);
-  }
-  void hold(const EngineHolds::Hold& hold, std::int32_t sign) {
-    held_[at(hold.device)] += sign * hold.sms;
-    change(hold.device);
+  void hold(std::int32_t device, std::int32_t sms) {
+    held_[at(device)] += sms;
+    change(device);
   }
 
   void change(std::int32_t device) {
@@ -175,7 +218,7 @@ class SharedProcessors {
     return running.updated + turns * whole + (rest + running.speed - 1) / running.speed;
   }
 
-  EngineHolds holds_;
+  Holds holds_;
   std::vector<std::int64_t> held_;             ///< [device] SMs
   std::vector<std::vector<Running>> running_;  ///< [device]
   std::vector<bool> changed_;                  ///< [device] is in changes_
@@ -200,8 +243,10 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 /// The timeline of a schedule whose communications hold SMs.
 /// @param graph  whose tasks are the distinct kinds of task
 /// @param kinds, ends  as for LaneOrder
+/// @param task_holds   [kind]
 TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
-                                         std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends);
+                                         std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends,
+                                         std::vector<TaskHold> task_holds);
 
 }  // namespace detail
 
@@ -210,36 +255,43 @@ TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster
 #if TAWPIPE_BODIES
 namespace tawpipe::inline v0::detail {
 
-TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
-                                         std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends) {
-  const std::size_t count = kinds.size();
-  HeldCtas ctas{held, schedule, cluster};
-  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas.of(task) > 0; }};
-  EngineHolds holds;
-  holds.with_task = !held.waiting;
-  for (std::size_t t = 0; t < count; ++t) {
-    const Task& task = schedule.tasks()[t];
-    holds.device_of.push_back(is_work(task.op) ? number(task.rank) : -1);
-    holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.begin(id<TaskId>(t))));
-    for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) {
-      holds.holds.push_back({number(arrivals.rank(a)), ctas.of(task)});
-    }
-  }
-  holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.size()));
+inline EngineDevices devices_that_hold(const Schedule& schedule, const Cluster& cluster, const HeldSms& held) {
+  EngineDevices devices;
   std::vector<int> sizes;  // of tables
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     const int sms = held.sms_of(cluster.device(Rank{rank}));
     const auto known = std::find(sizes.begin(), sizes.end(), sms);
-    holds.table_of.push_back(static_cast<std::int32_t>(known - sizes.begin()));
+    devices.table_of.push_back(static_cast<std::int32_t>(known - sizes.begin()));
     if (known != sizes.end()) continue;
     sizes.push_back(sms);
-    holds.tables.push_back(held.table(sms));
+    devices.tables.push_back(held.table(sms));
   }
+  return devices;
+}
+
+TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
+                                         std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends,
+                                         std::vector<TaskHold> task_holds) {
+  EngineDevices devices = devices_that_hold(schedule, cluster, held);
   if (!held.waiting) {
+    KindHolds holds{std::move(devices), &schedule, std::move(task_holds)};
     return EngineRun{graph, LaneOrder{schedule, graph, std::move(kinds), std::move(ends)}, SharedProcessors{std::move(holds)}}
         .run();
   }
   // Each arrival is a task too.
+  const std::size_t count = kinds.size();
+  const auto hold_of = [&](std::size_t t) -> const TaskHold& { return task_holds[static_cast<std::size_t>(kinds[t])]; };
+  HeldCtas ctas{held, schedule, cluster};
+  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas.of(task) > 0; }};
+  EngineHolds holds{std::move(devices), {}, {}, {}};
+  for (std::size_t t = 0; t < count; ++t) {
+    holds.device_of.push_back(hold_of(t).computes ? hold_of(t).rank : -1);
+    holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.begin(id<TaskId>(t))));
+    for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) {
+      holds.holds.push_back({number(arrivals.rank(a)), hold_of(t).sms});
+    }
+  }
+  holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.size()));
   std::vector<EngineTask> tasks;
   tasks.reserve(count + arrivals.size());
   for (const std::int32_t kind : kinds) tasks.push_back(graph.tasks[static_cast<std::size_t>(kind)]);

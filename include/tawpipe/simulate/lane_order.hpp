@@ -57,6 +57,7 @@ class LaneOrder {
 
   std::size_t tasks() const { return states_.size(); }
   const EngineTask& task(std::int32_t task) const { return graph_.tasks[at(states_[at(task)].kind)]; }
+  std::int32_t kind(std::int32_t task) const { return states_[at(task)].kind; }
 
   template <class Ready>
   void begin(Ready&& ready) {
@@ -192,13 +193,31 @@ class LaneOrder {
 TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds,
                                           std::vector<LaneEnds> ends);
 
-/// Engine tasks without duplicates: those with the same times, path and ends occur once.
+/// What a task holds of its devices while it runs.
+struct TaskHold {
+  std::int32_t rank = -1;  ///< -1: a collective's members
+  std::int32_t peer = -1;  ///< of a message, its receiver
+  std::int32_t sms = 0;    ///< at each of them
+  bool computes = false;   ///< a computation, which is slower while others hold SMs
+
+  bool operator==(const TaskHold&) const = default;
+};
+
+/// @param sms  that it holds at each of its ranks
+inline TaskHold hold_of(const Task& task, std::int32_t sms) {
+  if (is_work(task.op)) return {.rank = number(task.rank), .computes = true};
+  if (sms == 0) return {};
+  if (is_collective(task.op)) return {.sms = sms};
+  return {.rank = number(task.rank), .peer = is_point_to_point(task.op) ? number(task.peer) : -1, .sms = sms};
+}
+
+/// Engine tasks without duplicates: those with the same times, path, ends and holds occur once.
 class TaskKinds {
  public:
   explicit TaskKinds(EngineGraph& graph) : graph_{graph} {}
 
   /// The index in the graph of tasks equal to this one.
-  std::int32_t find(const EngineTask& task, const LaneEnds& ends = {}) {
+  std::int32_t find(const EngineTask& task, const LaneEnds& ends = {}, const TaskHold& hold = {}) {
     std::uint64_t hash =
         (static_cast<std::uint64_t>(task.delay) + std::bit_cast<std::uint64_t>(task.bytes)) * 0xd1342543de82ef95U;
     hash = (hash ^ hash >> 32) + static_cast<std::uint32_t>(task.path);
@@ -208,19 +227,24 @@ class TaskKinds {
         [&](std::int32_t kind) {
           const auto k = static_cast<std::size_t>(kind);
           const EngineTask& known = graph_.tasks[k];
-          return known.delay == task.delay && known.bytes == task.bytes && known.path == task.path && ends_[k] == ends;
+          return known.delay == task.delay && known.bytes == task.bytes && known.path == task.path && ends_[k] == ends &&
+                 holds_[k] == hold;
         },
         [&] {
           graph_.tasks.push_back(task);
           ends_.push_back(ends);
+          holds_.push_back(hold);
         });
   }
   /// [kind] its ends; no more are found afterwards.
   std::vector<LaneEnds> take_ends() { return std::move(ends_); }
+  /// [kind] its holds; no more are found afterwards.
+  std::vector<TaskHold> take_holds() { return std::move(holds_); }
 
  private:
   EngineGraph& graph_;
-  std::vector<LaneEnds> ends_;  ///< [kind]
+  std::vector<LaneEnds> ends_;   ///< [kind]
+  std::vector<TaskHold> holds_;  ///< [kind]
   HashIndex index_;
 };
 

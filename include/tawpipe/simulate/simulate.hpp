@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -141,21 +142,26 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
   detail::PathTable<Cost> paths{schedule, cluster, cost, graph};
   detail::ComputeTimes<Cost> times{schedule, cluster, cost};
   detail::TaskKinds known_kinds{graph};
+  const HeldSms* const held = held_sms_of(cost);
+  std::optional<HeldCtas> ctas;
+  if (held != nullptr) ctas.emplace(*held, schedule, cluster);
   std::vector<std::int32_t> kinds(schedule.tasks().size());
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     const detail::LaneEnds ends = detail::lane_ends(schedule, task);
+    const detail::TaskHold hold = ctas ? detail::hold_of(task, ctas->of(task)) : detail::TaskHold{};
     if (is_compute(task.op)) {
-      kinds[t] = known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}, ends);
+      kinds[t] = known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}, ends, hold);
     } else {
       const auto& known = paths.find(task);
       kinds[t] = known_kinds.find({saturating_multiply<std::int64_t>(known.latency, task.bytes.repeat()),
                                    known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0},
-                                  ends);
+                                  ends, hold);
     }
   }
-  if (const HeldSms* held = held_sms_of(cost)) {
-    return detail::simulate_holding(schedule, cluster, *held, std::move(graph), std::move(kinds), known_kinds.take_ends());
+  if (held != nullptr) {
+    return detail::simulate_holding(schedule, cluster, *held, std::move(graph), std::move(kinds), known_kinds.take_ends(),
+                                    known_kinds.take_holds());
   }
   return detail::run_in_lane_order(schedule, graph, std::move(kinds), known_kinds.take_ends());
 }

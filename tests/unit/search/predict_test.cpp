@@ -74,6 +74,21 @@ TEST_CASE("of the microbatch sizes the fastest that fits is chosen, and where no
   CHECK(none.summary.microbatch_size == 1);
 }
 
+TEST_CASE("what cannot fit by its bounds is not simulated, all else is as it would be") {
+  Problem one = problem();
+  one.microbatch_sizes = {1, 2};
+  one.cost = KernelCost{.held_sms = HeldSms::as_executed()};
+  const auto found = Predictor{one, shipped()}.best_that_may_fit({"1f1b"});
+  const Prediction best = Predictor{one, shipped()}.best({"1f1b"});
+  REQUIRE(found.has_value());
+  CHECK(found->timeline == best.timeline);
+  CHECK(found->summary.fullest() == best.summary.fullest());
+  CHECK(best.summary.held.has_value());
+  CHECK_FALSE(found->summary.held.has_value());
+  one.usable_memory = 1e-6;
+  CHECK_FALSE(Predictor{one, shipped()}.best_that_may_fit({"1f1b"}).has_value());
+}
+
 TEST_CASE("sizes that leave the replicas unequal shares are not tried") {
   Problem replicas = problem();
   replicas.mesh.data = 2;
