@@ -77,7 +77,7 @@ TEST_CASE("of the microbatch sizes the fastest that fits is chosen, and where no
 TEST_CASE("what cannot fit by its bounds is not simulated, all else is as it would be") {
   Problem one = problem();
   one.microbatch_sizes = {1, 2};
-  one.cost = KernelCost{.held_sms = HeldSms::as_executed()};
+  one.cost = KernelCost{.held_sms = {.pair_ctas = 8, .collective_ctas = 16, .sms = 108}};
   const auto found = Predictor{one, shipped()}.best_that_may_fit({"1f1b"});
   const Prediction best = Predictor{one, shipped()}.best({"1f1b"});
   REQUIRE(found.has_value());
