@@ -94,7 +94,9 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "unfused",
            "fused|unfused", "Problem");
   add_text(app, "--layer-code", request.layer_code,
-           "Whose kernels run the layers: megatron (default), torchtitan, torchtitan-eager or composer", "NAME", "Problem");
+           "Whose kernels run the layers: megatron (default), megatron-unfused (without gradient accumulation fusion),\n"
+           "torchtitan, torchtitan-eager or composer",
+           "NAME", "Problem");
   add_text(app, "--early-stop", request.early_stop,
            "Full recomputation leaves out a layer's last product, as PyTorch's checkpoints that are not reentrant: on or off\n"
            "(default: on with the layer code torchtitan or composer)",

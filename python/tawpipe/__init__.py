@@ -236,7 +236,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         gathered_weights: "products": FSDP gathers the layers' weights in the 8 bits of their products; "" or "model": the model's.
         swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.
         attention: "fused" (default) or "unfused": whether the scores of all pairs of tokens are written.
-        layer_code: Whose kernels run the layers: "megatron" (default), "torchtitan", "torchtitan-eager" or "composer".
+        layer_code: Whose kernels run the layers: "megatron" (default), "megatron-unfused", "torchtitan", "torchtitan-eager" or
+            "composer".
         early_stop: Whether full recomputation leaves out a layer's last product; None: as the layer code does.
         loss_dtype: "float32" (default) or "model": whether cross entropy works on a float32 copy of the logits.
         gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).

@@ -58,6 +58,8 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
   }
   if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
+  if (job.model && job.model->code != LayerCode::megatron && base.layer_code.empty()) base.layer_code = name(job.model->code);
+  if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
     if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));

@@ -36,6 +36,10 @@ CudaGraphs captured_graphs(const std::string& flags) {
 /// MosaicML's models, trained by Composer.
 bool is_mpt(const TruthRow& row) { return lower_case(row.model).starts_with("mpt"); }
 
+/// Code of 2021: Megatron-LM's of SC'21, and Megatron-DeepSpeed, whose arguments then have no gradient
+/// accumulation fusion (microsoft/Megatron-DeepSpeed, megatron/arguments.py, commit 060fb402).
+bool lacks_accumulation_fusion(const TruthRow& row) { return row.row.starts_with("sc21") || row.source.starts_with("vtrain"); }
+
 /// The device that a hardware column means: the first name below that it contains.
 std::optional<DeviceSpec> device_of(const std::string& hardware) {
   const std::string text = lower_case(hardware);
@@ -143,6 +147,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                                                : ProductFormat::bits16;
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
+  if (lacks_accumulation_fusion(row)) model.code = LayerCode::megatron_unfused;
   if (is_mpt(row)) {
     model.code = LayerCode::composer;
     // Its benchmark began with PyTorch 1.13 and bf16, and went on with 2.1, whose checkpoints stop

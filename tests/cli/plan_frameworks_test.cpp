@@ -133,6 +133,17 @@ TEST_CASE("torchtitan's products in 8 bits, and gathers of their weights, are pl
   const std::string command = answer.at("today").at("command");
   CHECK(command.find("--model llama-3-8b ") != std::string::npos);
   CHECK(command.find("--products fp8 --gathered-weights products") != std::string::npos);
+  CHECK(command.find("--layer-code torchtitan-eager") != std::string::npos);  // not compiled
+}
+
+TEST_CASE("whose kernels run the layers today is planned with, unless said otherwise") {
+  const support::Folder folder;
+  const std::string file = folder.write("train.sh", script + " --no-gradient-accumulation-fusion\n");
+  const std::string plan = "plan --cluster 2x4 --budget 1 --json - --today " + file;
+  const std::string command = parsed(run(plan)).at("today").at("command");
+  CHECK(command.find("--layer-code megatron-unfused") != std::string::npos);
+  CHECK(parsed(run(plan + " --layer-code megatron")).at("today").at("command").get<std::string>().find("unfused") ==
+        std::string::npos);
 }
 
 TEST_CASE("a framework that cannot run the best plan says so, and why") {

@@ -69,7 +69,8 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
   // compute capability 10.0, 8 bits are 1.95 times as fast as 16 with an inner dimension of 4096,
   // and 1.76, 1.46 and 1.30 times with 1024, 512 and 256 (OpenXLA, matmul_interpolator_data.h).
   const double ramp = curves.inner_ramp * peak * share / (device.peak.value() * curves.products);
-  if (kernel.pass == KernelPass::backward_weight) share *= curves.weight_gradient;
+  const bool adds = kernel.pass == KernelPass::backward_weight && kernel.adds;
+  if (adds) share *= curves.weight_gradient;
   struct Tile {
     std::int64_t rows, columns;
     double speed;
@@ -89,7 +90,7 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
   }
   const double element = bytes_of(kernel.format);
   const auto operands = static_cast<double>(kernel.m * kernel.k + kernel.k * kernel.n) * element;
-  const double results = static_cast<double>(kernel.m * kernel.n) * (kernel.pass == KernelPass::backward_weight ? 8 : 2);
+  const double results = static_cast<double>(kernel.m * kernel.n) * (adds ? 8 : 2);
   const double moved = static_cast<double>(kernel.batch) * (operands + results);
   return std::max(best, moved / (device.memory_bandwidth.value() * curves.memory));
 }

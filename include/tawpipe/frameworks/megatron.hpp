@@ -296,6 +296,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.vocab = model.vocab;
   flags.swiglu = model.gated;
   flags.unfused_swiglu = model.gated && !model.fused_swiglu;
+  flags.unfused_accumulation = !model.fuses_accumulation();
   flags.untied = !model.tied;
   if (model.gated) {
     flags.normalization = "RMSNorm";

@@ -70,6 +70,7 @@ struct MegatronFlags {
   int padded_vocab = 0;
   bool swiglu = false;
   bool unfused_swiglu = false;
+  bool unfused_accumulation = false;
   bool untied = false;
   std::string normalization = "LayerNorm";
   std::string positions_kind = "learned_absolute";
@@ -158,6 +159,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--untie-embeddings-and-output-weights", &F::untied},
                  {"--swiglu", &F::swiglu},
                  {"--no-bias-swiglu-fusion", &F::unfused_swiglu},
+                 {"--no-gradient-accumulation-fusion", &F::unfused_accumulation},
                  {"--normalization", &F::normalization, {"LayerNorm", "RMSNorm"}},
                  {"--position-embedding-type", &F::positions_kind},
                  {"--disable-bias-linear", &F::no_bias},

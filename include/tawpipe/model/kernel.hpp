@@ -65,6 +65,9 @@ struct Kernel {
   /// launches for a microbatch: one for each layer of the stage
   std::int32_t count = 1;
   std::int32_t launches = 1;
+  bool adds = true;  ///< a product that is a weight's gradient: to a sum in float32
+  /// traffic of weights or of their gradients, which context-parallel ranks have whole
+  bool of_weights = false;
   bool of_edge = false;           ///< of the embedding or the head, not of a layer
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
   bool pytorch = false;           ///< attention by PyTorch's own kernel
@@ -74,14 +77,14 @@ struct Kernel {
   std::int64_t batch = 1;
   double bytes = 0;
 
-  /// One rank's part of it. Traffic is divided by context, and by tensor where by_tensor is n or,
-  /// with sequence parallelism, m (ranks divide the tokens).
+  /// One rank's part of it. Traffic of tokens is divided by context, and any by tensor where
+  /// by_tensor is n or, with sequence parallelism, m (ranks divide the tokens).
   Kernel split(int tensor, int context, bool sequence_parallel = true) const {
     Kernel part = *this;
     part.divide(by_tensor, tensor);
     part.divide(by_context, context);
     const bool whole = by_tensor == Dimension::none || (by_tensor == Dimension::m && !sequence_parallel);
-    part.bytes = bytes / (whole ? 1 : tensor) / context;
+    part.bytes = bytes / (whole ? 1 : tensor) / (of_weights ? 1 : context);
     return part;
   }
   /// Operations: a multiply-add counts as two, causal attention at half.

@@ -26,12 +26,15 @@ enum class LayerCode : std::uint8_t {
   torchtitan,        ///< torchtitan, compiled: a product for each matrix; 8-bit products by torchao
   torchtitan_eager,  ///< the same without torch.compile: each operator of PyTorch is a kernel
   composer,          ///< LLM Foundry's by Composer and PyTorch's first FSDP: kernels as megatron's
+  /// Megatron-LM without gradient accumulation fusion (before 2022, without APEX, under DeepSpeed):
+  /// products write a microbatch's gradients of weights, and kernels of their own add them
+  megatron_unfused,
 };
-inline constexpr int layer_codes = 4;
+inline constexpr int layer_codes = 5;
 
 /// Its name in files, "torchtitan".
 constexpr std::string_view name(LayerCode code) {
-  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager", "composer"};
+  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager", "composer", "megatron-unfused"};
   return names[static_cast<int>(code)];
 }
 /// Parses the name of a code. @throws InputError  naming the nearest and all known names.
@@ -138,6 +141,9 @@ struct Transformer {
   /// float32. They take time, and no memory that is not free by then. Source: mosaicml/composer,
   /// trainer.py (_eval_train_metrics), metrics/nlp.py (LanguageCrossEntropy, LanguagePerplexity).
   int metric_losses() const { return code == LayerCode::composer ? 2 : 0; }
+  /// Whether the product that gives a weight's gradient adds it to the sum of earlier microbatches.
+  /// Source: Megatron-LM, --no-gradient-accumulation-fusion.
+  bool fuses_accumulation() const { return code != LayerCode::megatron_unfused; }
   /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM
   /// (bias_swiglu_fusion) and torch.compile do.
   bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager; }

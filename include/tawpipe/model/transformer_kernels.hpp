@@ -2,6 +2,7 @@
 // Not: operations, parameters and activations (model/transformer_work.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -29,7 +30,8 @@ namespace tawpipe::inline v0 {
 /// 19 in the backward. Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each
 /// matrix is split). In torchtitan: a product for each matrix; casts as torchao's
 /// matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run them; without
-/// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of.
+/// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of. Without
+/// gradient accumulation fusion, gradients of weights are added by kernels of their own.
 /// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
 TAWPIPE_INLINE std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
                                                        std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,
@@ -144,6 +146,7 @@ class KernelLister {
       scores(KernelPass::backward_input, 0);
     }
     cast_gradients();
+    add_gradients(model_.layer_matrix_parameters(), 4);
   }
   void traffic(KernelPass pass, double bytes, std::int32_t launches, Kernel::Dimension by_tensor = Kernel::Dimension::n) {
     if (bytes > 0) {
@@ -165,6 +168,7 @@ class KernelLister {
       product(KernelPass::recompute, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m, format);
     product(KernelPass::backward_input, {tokens(), model_.hidden, vocab}, Dimension::k, Dimension::m, format);
     product(KernelPass::backward_weight, {vocab, model_.hidden, tokens()}, Dimension::m, Dimension::k, format);
+    add_gradients(vocab * model_.hidden, 1);
   }
 
   std::vector<Kernel> kernels;
@@ -214,6 +218,7 @@ class KernelLister {
                        .by_tensor = by_tensor,
                        .by_context = by_context,
                        .count = layers_,
+                       .adds = model_.fuses_accumulation(),
                        .m = shape.m,
                        .n = shape.n,
                        .k = shape.k});
@@ -278,7 +283,7 @@ class KernelLister {
       // include.
       traffic(pass, token_bytes(8 * inward + (5 + 4) * own), 16);
       traffic(pass, token_bytes((8 + 5) * hidden), 6, Dimension::none);
-      traffic(KernelPass::backward_weight, 4 * static_cast<double>(model_.layer_matrix_parameters()), 7);
+      weight_traffic(KernelPass::backward_weight, 4, model_.layer_matrix_parameters(), 7);
     } else {
       // Read twice, written, and copied to the other layout.
       traffic(pass, token_bytes((5 + 2) * (inward + own)), 18);
@@ -291,7 +296,19 @@ class KernelLister {
   /// were gathered in 8 bits are copied to the other layout for the backward.
   void cast_weights(KernelPass pass, std::int64_t parameters) {
     const int each = !model_.narrow_gathers ? 5 : pass == KernelPass::backward_input ? 2 : 0;
-    traffic(pass, each * static_cast<double>(parameters), 7);
+    weight_traffic(pass, each, parameters, 7);
+  }
+  /// Adds a microbatch's gradients to the sum, which is in float32 but for float16 models: each is
+  /// read, and its sum read and written.
+  void add_gradients(std::int64_t parameters, std::int32_t launches) {
+    if (model_.fuses_accumulation()) return;
+    const std::int64_t element = size_bytes(model_.dtype);
+    const std::int64_t of_sum = model_.dtype == Dtype::f16 ? element : std::max<std::int64_t>(4, element);
+    weight_traffic(KernelPass::backward_weight, element + 2 * of_sum, parameters, launches);
+  }
+  void weight_traffic(KernelPass pass, std::int64_t each, std::int64_t parameters, std::int32_t launches) {
+    traffic(pass, static_cast<double>(each * parameters), launches);
+    if (each * parameters > 0) kernels.back().of_weights = true;
   }
   /// Activations or gradients of `width` numbers a token cast for the products, as Transformer
   /// Engine does: half of them by the kernel that produces them, all written in both layouts. The

@@ -78,8 +78,11 @@ namespace detail {
 /// except a loss in chunks. Without the embedding, whose lookup the simulator does not time where
 /// ranks share a stage of its own.
 inline StageWork work_of_sequence(Transformer model, std::int64_t sequence) {
+  const bool adds = model.fuses_accumulation();
   model.code = LayerCode::megatron;  // the least
-  return Workload{model, Batch{sequence, 1, 1}, Recompute::none}.stage(0, model.layers, false, true);
+  StageWork work = Workload{model, Batch{sequence, 1, 1}, Recompute::none}.stage(0, model.layers, false, true);
+  for (Kernel& kernel : work.kernels) kernel.adds = adds;
+  return work;
 }
 
 /// Seconds of the parts of a sequence's work on a device at its best.

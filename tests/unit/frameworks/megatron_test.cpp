@@ -51,6 +51,11 @@ TEST_CASE("axes, schedule and batch") {
   CHECK(plain.model->dtype == Dtype::bf16);
   CHECK(plain.model->fused_swiglu);
   CHECK_FALSE(job("--no-bias-swiglu-fusion").model->fused_swiglu);
+  const FrameworkJob unfused = job("--no-gradient-accumulation-fusion --seq-length 4096");
+  CHECK(unfused.model->code == LayerCode::megatron_unfused);
+  CHECK(unfused.notes.empty());
+  CHECK(megatron_text(unfused, {}).find("--no-gradient-accumulation-fusion\n") != std::string::npos);
+  CHECK(megatron_text(plain, {}).find("accumulation") == std::string::npos);
 
   const FrameworkJob looped =
       job("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer "

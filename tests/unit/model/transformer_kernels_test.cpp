@@ -151,6 +151,27 @@ TEST_CASE("unfused attention multiplies all pairs of tokens and moves the scores
   CHECK(moved == Approx(4 * (13.0 * 2 * 8 * 1024 * 1024 + 5.0 * 512 * 2048 * 2)));
 }
 
+TEST_CASE("without gradient accumulation fusion kernels of their own add what the products have written") {
+  tawpipe::Transformer model = gpt();
+  const auto added = [&](int tensor, int context) {  // bytes
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 3, false, true);
+    double bytes = 0;
+    for (const Kernel& kernel : work.kernels) {
+      if (kernel.pass != KernelPass::backward_weight) continue;
+      if (kernel.kind == Kernel::Kind::product) CHECK(kernel.adds == model.fuses_accumulation());
+      if (kernel.kind == Kernel::Kind::traffic) bytes += kernel.count * kernel.split(tensor, context).bytes;
+    }
+    return bytes;
+  };
+  CHECK(added(1, 1) == 0);
+  model.code = tawpipe::LayerCode::megatron_unfused;
+  const double parameters = 3 * 12 * 512 * 512 + 1000 * 512;
+  CHECK(added(1, 1) == Approx(10 * parameters));      // bfloat16, sums in float32
+  CHECK(added(4, 8) == Approx(10 * parameters / 4));  // all context-parallel ranks have all
+  model.dtype = tawpipe::Dtype::f16;
+  CHECK(added(1, 1) == Approx(6 * parameters));
+}
+
 TEST_CASE("without sequence parallelism each tensor-parallel rank runs norms and residual sums of all tokens") {
   const auto work = tawpipe::transformer_work(gpt(), batch, tawpipe::Recompute::none, 0, 1, false, false);
   double split = 0, whole = 0;

@@ -86,6 +86,13 @@ TEST_CASE("a product takes at least what its weights' widths leave over") {
   }
 }
 
+TEST_CASE("products that do not add gradients have a bound of their own") {
+  Problem one = problem(two_nodes(50_GBps, "A100-80G"), KernelCost{});
+  const double added = training_bound(one).compute_s;
+  one.model->code = LayerCode::megatron_unfused;
+  CHECK(training_bound(one).compute_s < added);
+}
+
 TEST_CASE("faster devices take more of the work") {
   const Cluster fast = two_nodes(50_GBps);
   const Cluster slow = two_nodes(50_GBps, "A100-80G");

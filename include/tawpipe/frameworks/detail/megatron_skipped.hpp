@@ -71,7 +71,7 @@ inline constexpr std::string_view megatron_skipped =
     "--reuse-grad-buf-for-mxfp8-param-ag --loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis "
     "--no-masked-softmax-fusion --no-bias-gelu-fusion --no-bias-dropout-fusion --no-rope-fusion "
     "--use-fused-weighted-squared-relu --no-persist-layer-norm "
-    "--no-gradient-accumulation-fusion --no-async-tensor-model-parallel-allreduce --use-te-activation-func "
+    "--no-async-tensor-model-parallel-allreduce --use-te-activation-func "
     "--cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
     "--no-manual-gc-eval --empty-unused-memory-level --deterministic-mode --use-cpu-initialization --calculate-per-token-loss "
     "--train-sync-interval --use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads "
