@@ -58,7 +58,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
   }
   if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
-  if (job.model && job.model->code != LayerCode::megatron && base.layer_code.empty()) base.layer_code = name(job.model->code);
+  if (job.code != LayerCode::megatron && base.layer_code.empty()) base.layer_code = name(job.code);
   if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
@@ -139,6 +139,8 @@ void take_optimizer(FrameworkJob& job, Request& request) {
 }
 
 void take_best_switches(Framework framework, PlanFlags& flags) {
+  const bool is_torchtitan = framework == Framework::torchtitan && flags.today.empty();
+  if (is_torchtitan && flags.base.layer_code.empty()) flags.base.layer_code = name(LayerCode::torchtitan);
   Request fixed = flags.base;
   if (fixed.recompute == "any") fixed.recompute = "full";
   if (fixed.layout == "any") fixed.layout = "tcsd";

@@ -144,6 +144,10 @@ TEST_CASE("whose kernels run the layers today is planned with, unless said other
   CHECK(command.find("--layer-code megatron-unfused") != std::string::npos);
   CHECK(parsed(run(plan + " --layer-code megatron")).at("today").at("command").get<std::string>().find("unfused") ==
         std::string::npos);
+  const json answer =
+      parsed(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16 --json - "
+                 "--emit torchtitan"));
+  CHECK(answer.at("emitted").at("plan").at("command").get<std::string>().find("--layer-code torchtitan") != std::string::npos);
 }
 
 TEST_CASE("a framework that cannot run the best plan says so, and why") {

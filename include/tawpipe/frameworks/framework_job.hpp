@@ -56,6 +56,7 @@ struct FrameworkJob {
   std::optional<Dtype> dtype = {};             ///< of the weights, if the settings give it
   std::optional<ProductFormat> products = {};  ///< of the layers' products, if given separately
   bool narrow_gathers = false;                 ///< weights are gathered in the products' format
+  LayerCode code = LayerCode::megatron;        ///< whose kernels run the layers
   std::optional<Transformer> model = {};       ///< if the settings give all of it
   std::string model_lacks = {};                ///< otherwise what is missing
   std::vector<std::string> notes = {};         ///< what was read but is not modelled, with its line

@@ -129,6 +129,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), toml_settings(text, source));
   const TorchtitanSettings& s = read.values;
   FrameworkJob job;
+  job.code = s.compile ? LayerCode::torchtitan : LayerCode::torchtitan_eager;
   if (s.dtype == "bfloat16") {  // weights, gradients and moments
     if (s.parameters != "bfloat16") read.fail("training.dtype", "bfloat16 needs training.mixed_precision_param bfloat16");
     job.gradient_bytes = 2;
