@@ -37,8 +37,12 @@ CudaGraphs captured_graphs(const std::string& flags) {
 bool is_mpt(const TruthRow& row) { return lower_case(row.model).starts_with("mpt"); }
 
 /// Code of 2021: Megatron-LM's of SC'21, and Megatron-DeepSpeed, whose arguments then have no gradient
-/// accumulation fusion (microsoft/Megatron-DeepSpeed, megatron/arguments.py, commit 060fb402).
-bool lacks_accumulation_fusion(const TruthRow& row) { return row.row.starts_with("sc21") || row.source.starts_with("vtrain"); }
+/// accumulation fusion (microsoft/Megatron-DeepSpeed, megatron/arguments.py, commit 060fb402). And a
+/// pipeline with PyTorch's FSDP, whose microbatches autograd adds, Llama 3's in float32
+/// (arXiv:2407.21783, section 3.3.2).
+bool lacks_accumulation_fusion(const TruthRow& row) {
+  return row.row.starts_with("sc21") || row.source.starts_with("vtrain") || (is_fsdp(row) && row.pp > 1);
+}
 
 /// The device that a hardware column means: the first name below that it contains.
 std::optional<DeviceSpec> device_of(const std::string& hardware) {
