@@ -216,8 +216,8 @@ class TaskKinds {
  public:
   explicit TaskKinds(EngineGraph& graph) : graph_{graph} {}
 
-  /// The index in the graph of tasks equal to this one.
-  std::int32_t find(const EngineTask& task, const LaneEnds& ends = {}, const TaskHold& hold = {}) {
+  /// The index in the graph of tasks equal to this one. @param hold  of all tasks or of none
+  std::int32_t find(const EngineTask& task, const LaneEnds& ends = {}, const TaskHold* hold = nullptr) {
     std::uint64_t hash =
         (static_cast<std::uint64_t>(task.delay) + std::bit_cast<std::uint64_t>(task.bytes)) * 0xd1342543de82ef95U;
     hash = (hash ^ hash >> 32) + static_cast<std::uint32_t>(task.path);
@@ -228,12 +228,12 @@ class TaskKinds {
           const auto k = static_cast<std::size_t>(kind);
           const EngineTask& known = graph_.tasks[k];
           return known.delay == task.delay && known.bytes == task.bytes && known.path == task.path && ends_[k] == ends &&
-                 holds_[k] == hold;
+                 (hold == nullptr || holds_[k] == *hold);
         },
         [&] {
           graph_.tasks.push_back(task);
           ends_.push_back(ends);
-          holds_.push_back(hold);
+          if (hold != nullptr) holds_.push_back(*hold);
         });
   }
   /// [kind] its ends; no more are found afterwards.

@@ -149,7 +149,9 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     const detail::LaneEnds ends = detail::lane_ends(schedule, task);
-    const detail::TaskHold hold = ctas ? detail::hold_of(task, ctas->of(task)) : detail::TaskHold{};
+    detail::TaskHold of_sms;
+    if (ctas) of_sms = detail::hold_of(task, ctas->of(task));
+    const detail::TaskHold* const hold = ctas ? &of_sms : nullptr;
     if (is_compute(task.op)) {
       kinds[t] = known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}, ends, hold);
     } else {
