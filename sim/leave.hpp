@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -24,6 +25,8 @@ namespace leave_detail {
 
 inline std::atomic<bool> leaving{false};
 inline std::atomic<void (*)()> clean_up{nullptr};
+/// What a process says first that was told to end soon: other ranks may have ended before it.
+inline std::atomic<const char*> ending{nullptr};
 
 inline void clean() {
   if (auto* const clean_up_now = clean_up.load()) clean_up_now();
@@ -42,6 +45,13 @@ inline void alarm_in(int milliseconds) {
   ::setitimer(ITIMER_REAL, &time, nullptr);
 }
 inline void on_terminate(int) { alarm_in(500); }
+/// Says `ending`, once. May be called in a signal's handler.
+inline void say_ending() {
+  const char* const text = ending.exchange(nullptr);
+  if (text == nullptr) return;
+  const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+  static_cast<void>(written);
+}
 
 }  // namespace leave_detail
 
@@ -56,6 +66,7 @@ inline void leave(const std::string& why) {
   if (leave_detail::leaving.exchange(true)) return;
   ::alarm(3);  // in case even these few lines do not finish
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
+  leave_detail::say_ending();
   const std::string line = "tawpipe: " + why + "\n";
   const auto written = ::write(STDERR_FILENO, line.data(), line.size());
   static_cast<void>(written);

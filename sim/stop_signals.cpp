@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::array taken_signals{SIGINT, SIGTERM, SIGUSR1};
 constexpr std::string_view plain_note = "\ntawpipe: stops after this step, with a checkpoint; once more stops at once\n";
-constexpr std::string_view late_note = "tawpipe: the step took too long: no checkpoint of it\n";
+constexpr const char* late_note = "tawpipe: the step took too long: no checkpoint of it\n";
 
 volatile std::sig_atomic_t stopped_by = 0;
 std::atomic<bool> tells_of_stop{false};
@@ -48,7 +48,7 @@ void take_back() {
 }
 
 void end_unfinished(int) {
-  if (tells_of_stop.load()) say(late_note);
+  leave_detail::say_ending();
   remove_unfinished_files();
   std::signal(SIGTERM, SIG_DFL);
   std::raise(SIGTERM);
@@ -60,6 +60,7 @@ void stop_at_step(int signal, siginfo_t* info, void*) {
   const bool by_launcher = grace_milliseconds > 0 && signal == SIGTERM && info->si_pid == ::getppid();
   if (tells_of_stop.load()) say(by_launcher ? std::string_view{grace_note} : plain_note);
   if (!by_launcher) return;
+  if (tells_of_stop.load()) leave_detail::ending = late_note;
   std::signal(SIGALRM, end_unfinished);
   leave_detail::alarm_in(grace_milliseconds);
 }

@@ -89,14 +89,20 @@ class Signals(unittest.TestCase):
 
     @unittest.skipUnless(OPEN_MPI, "other launchers give other times")
     def test_a_launcher_that_does_not_wait(self):
-        process = self.start("--pace", "0.05GFLOPS", every=1)
-        process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=300)
-        self.assertNotEqual(process.returncode, 0)
-        self.assertIn("less than the 1 s that mpirun gives", told)
-        self.assertIn("the step took too long", told)
-        self.assertFalse((self.folder / "run" / "latest").exists())
-        self.assertEqual([str(path) for path in self.folder.rglob("*.part*")], [])
+        why = ""
+        for _ in range(3):  # its ranks may be killed before they have said why: 0.4 s are left for that
+            self.setUp()
+            process = self.start("--pace", "0.05GFLOPS", every=1)
+            process.send_signal(signal.SIGTERM)
+            _, told = process.communicate(timeout=300)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn("less than the 1 s that mpirun gives", told)
+            self.assertFalse((self.folder / "run" / "latest").exists())
+            self.assertEqual([str(path) for path in self.folder.rglob("*.part*")], [])
+            why += told
+            if "the step took too long" in why:
+                break
+        self.assertIn("the step took too long", why)
 
 
 if __name__ == "__main__":
