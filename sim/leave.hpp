@@ -12,10 +12,10 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -45,12 +45,14 @@ inline void alarm_in(int milliseconds) {
   ::setitimer(ITIMER_REAL, &time, nullptr);
 }
 inline void on_terminate(int) { alarm_in(500); }
+/// On standard error, without locks. May be called in a signal's handler.
+inline void say(std::string_view text) {
+  const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  static_cast<void>(written);
+}
 /// Says `ending`, once. May be called in a signal's handler.
 inline void say_ending() {
-  const char* const text = ending.exchange(nullptr);
-  if (text == nullptr) return;
-  const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
-  static_cast<void>(written);
+  if (const char* const text = ending.exchange(nullptr)) say(text);
 }
 
 }  // namespace leave_detail
@@ -67,9 +69,7 @@ inline void leave(const std::string& why) {
   ::alarm(3);  // in case even these few lines do not finish
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   leave_detail::say_ending();
-  const std::string line = "tawpipe: " + why + "\n";
-  const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-  static_cast<void>(written);
+  leave_detail::say("tawpipe: " + why + "\n");
   std::thread{[] {
     using std::chrono::steady_clock;
     constexpr std::chrono::milliseconds half{500};

@@ -36,11 +36,6 @@ int users = 0;
 int grace_milliseconds = 0;  ///< less what leaving takes; 0: no limit
 std::string grace_note;
 
-void say(std::string_view text) {
-  const auto written = ::write(STDERR_FILENO, text.data(), text.size());
-  static_cast<void>(written);
-}
-
 void take_back() {
   for (std::size_t i = 0; i < taken_signals.size(); ++i) {
     if (installed[i]) ::sigaction(taken_signals[i], &before[i], nullptr);
@@ -58,7 +53,7 @@ void stop_at_step(int signal, siginfo_t* info, void*) {
   stopped_by = signal;
   take_back();
   const bool by_launcher = grace_milliseconds > 0 && signal == SIGTERM && info->si_pid == ::getppid();
-  if (tells_of_stop.load()) say(by_launcher ? std::string_view{grace_note} : plain_note);
+  if (tells_of_stop.load()) leave_detail::say(by_launcher ? std::string_view{grace_note} : plain_note);
   if (!by_launcher) return;
   if (tells_of_stop.load()) leave_detail::ending = late_note;
   std::signal(SIGALRM, end_unfinished);

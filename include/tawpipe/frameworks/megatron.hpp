@@ -115,7 +115,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (flags.bucket > 0) job.bucket = flags.bucket;
   job.tensor_overlap = flags.tensor_overlap;
   job.graphs = detail::megatron_graphs(read);
-  if (flags.unfused_accumulation) job.code = LayerCode::megatron_unfused;
+  job.code = flags.code();
   job.context_exchange = flags.context_exchange == "p2p"       ? ContextExchange::ring
                          : flags.context_exchange == "a2a"     ? ContextExchange::all_to_all
                          : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level

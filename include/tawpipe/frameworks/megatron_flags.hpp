@@ -8,6 +8,7 @@
 
 #include "tawpipe/frameworks/detail/megatron_skipped.hpp"
 #include "tawpipe/frameworks/setting.hpp"
+#include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -87,6 +88,8 @@ struct MegatronFlags {
   std::string loss_fusion_by = "native";
   bool gradients_bf16 = false;
   bool gradients_fp32 = false;
+
+  LayerCode code() const { return unfused_accumulation ? LayerCode::megatron_unfused : LayerCode::megatron; }
 };
 
 inline const SettingsTable<MegatronFlags>& megatron_table() {

@@ -58,7 +58,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                                           : Dtype::f32,
                     .gated = flags.swiglu,
                     .fused_swiglu = flags.swiglu && !flags.unfused_swiglu,
-                    .code = flags.unfused_accumulation ? LayerCode::megatron_unfused : LayerCode::megatron};
+                    .code = flags.code()};
   if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) model.head_dim = flags.head_size;
   model.products = !flags.fp4.empty()                ? ProductFormat::nvfp4
                    : flags.fp8.empty()               ? (model.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16)
