@@ -11,7 +11,9 @@ namespace tawpipe::sim {
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem) {
   return tawpipe::find_fitting_layout(problem, shipped());
 }
-Prediction predict(const Problem& problem) { return tawpipe::predict(problem, shipped()); }
+Prediction predict(const Problem& problem, const HopelessSchedule* hopeless) {
+  return tawpipe::predict(problem, shipped(), hopeless);
+}
 
 Chosen choose(const Problem& problem, const ScheduleChoice& choice) { return tawpipe::choose(problem, choice, shipped()); }
 

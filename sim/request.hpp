@@ -109,8 +109,8 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device);
 ScheduleChoice named_schedule(const Request& request, std::string_view others = "");
 
 /// The best of the problem's schedules, among those that the library ships; compiled once for all
-/// commands.
-Prediction predict(const Problem& problem);
+/// commands. @param hopeless  null: nobody is told
+Prediction predict(const Problem& problem, const HopelessSchedule* hopeless = nullptr);
 /// The best choice of what the problem and `choice` leave open (search/choose.hpp), also compiled
 /// once.
 Chosen choose(const Problem& problem, const ScheduleChoice& choice);

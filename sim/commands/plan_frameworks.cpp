@@ -139,8 +139,9 @@ void take_optimizer(FrameworkJob& job, Request& request) {
 }
 
 void take_best_switches(Framework framework, PlanFlags& flags) {
-  const bool is_torchtitan = framework == Framework::torchtitan && flags.today.empty();
-  if (is_torchtitan && flags.base.layer_code.empty()) flags.base.layer_code = name(LayerCode::torchtitan);
+  if (flags.today.empty() && flags.base.layer_code.empty() && framework != Framework::megatron) {
+    flags.base.layer_code = name(framework == Framework::torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused);
+  }
   Request fixed = flags.base;
   if (fixed.recompute == "any") fixed.recompute = "full";
   if (fixed.layout == "any") fixed.layout = "tcsd";

@@ -14,40 +14,21 @@
 #include "advice.hpp"
 #include "bound.hpp"
 #include "exchange.hpp"
+#include "fitting_search.hpp"
 #include "output.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/gantt.hpp"
-#include "tawpipe/report/progress.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/known_times.hpp"
 #include "tawpipe/search/predict.hpp"
-#include "tawpipe/simulate/watch.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
-
-/// What `run` gives, with a line of progress named `label` while it simulates many tasks.
-template <class Run>
-auto with_progress(const char* label, Run&& run) {
-  constexpr std::size_t many = 100'000;
-  std::optional<Progress<>> progress;
-  const auto show = [&](std::size_t ended, std::size_t all) {
-    if (all < many) return;
-    const auto done = static_cast<std::int64_t>(ended);
-    if (!progress || progress->done() > done) {  // another microbatch or recomputation
-      progress.reset();
-      progress.emplace(ProgressOptions{.label = label, .total = static_cast<std::int64_t>(all), .enabled = progress_is_shown()});
-    }
-    progress->advance(done - progress->done());
-  };
-  const SimulationWatch watch{show};
-  return run();
-}
 
 std::string options_text(const Summary& summary) {
   std::string text;
@@ -211,11 +192,20 @@ int run_simulate(const Request& given) {
   ReportFile report{request.report};
   PictureFile gantt{"--gantt", request.gantt};
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction = with_progress("simulating", [&] {
-    return !file                 ? predict(problem)
-           : file->times.empty() ? predict(problem, std::move(file->schedule))
-                                 : predict(problem, std::move(file->schedule), file->times);
-  });
+  FittingSearch fitting{problem};
+  const Prediction prediction = [&] {
+    SimulationLine line{"simulating"};
+    const auto show = [&](std::size_t ended, std::size_t all) { line.show(ended, all); };
+    const SimulationWatch watch{show};
+    if (file && file->times.empty()) return predict(problem, std::move(file->schedule));
+    if (file) return predict(problem, std::move(file->schedule), file->times);
+    // Both at once, within the limit of one (--limit).
+    const auto begin = [&](const Schedule& schedule) {
+      if (2 * static_cast<double>(schedule.tasks().size()) <= problem.max_tasks) fitting.begin();
+    };
+    const HopelessSchedule hopeless{begin};
+    return predict(problem, &hopeless);
+  }();
   const Summary& summary = prediction.summary;
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work
   if (outputs.timeline) {
@@ -247,10 +237,8 @@ int run_simulate(const Request& given) {
     print(describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.mesh.is_plain()) +
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
-  problem.fold = Fold::automatic;
-  std::optional<FittingLayout> fitting;
-  if (!file) fitting = with_progress("looking for what fits", [&] { return find_fitting_layout(problem); });
-  complain_of_memory(summary, fitting ? std::optional{fitting_text(request, problem, *fitting)} : std::nullopt);
+  const std::optional<FittingLayout> found = file ? std::nullopt : fitting.wait();
+  complain_of_memory(summary, found ? std::optional{fitting_text(request, problem, *found)} : std::nullopt);
   return findings;
 }
 

@@ -14,10 +14,14 @@ struct DeviceCurves {
   int multiprocessors = 108;
 
   // Matrix products: tiles of 256 x 128 results in whole waves over the multiprocessors.
-  double products = 0.8;       ///< sustained in full waves with a long inner dimension, 16 bits
-  double products_fp8 = 0.7;   ///< of the 8-bit peak
-  double products_fp4 = 0.6;   ///< of the 4-bit peak
-  double fp8_rows = 1;         ///< factor of products_fp8 where each row has a scale
+  double products = 0.8;      ///< sustained in full waves with a long inner dimension, 16 bits
+  double products_fp8 = 0.7;  ///< of the 8-bit peak
+  double products_fp4 = 0.6;  ///< of the 4-bit peak
+  double fp8_rows = 1;        ///< factor of products_fp8 where each row has a scale
+  /// Factors where rows of an operand are not whole 16 bytes (no multiple of 8 numbers of 16 bits),
+  /// of an even and of an odd number of them.
+  double even_rows = 1;
+  double odd_rows = 1;
   double weight_gradient = 1;  ///< factor where results are added to a float32 gradient
   double inner_ramp = 96;      ///< inner dimension, in 16 bits, equivalent to a tile's start and end
 
@@ -63,6 +67,8 @@ inline std::span<const CurveField> curve_fields() {
       {"products-fp8", &DeviceCurves::products_fp8, 1, "of the 8-bit peak"},
       {"products-fp4", &DeviceCurves::products_fp4, 1, "of the 4-bit peak"},
       {"fp8-rows", &DeviceCurves::fp8_rows, 1, "times products-fp8, where each row has a scale"},
+      {"even-rows", &DeviceCurves::even_rows, 1, "times products, where an operand's rows are an even number, none of 8"},
+      {"odd-rows", &DeviceCurves::odd_rows, 1, "times products, where they are an odd number"},
       {"weight-gradient", &DeviceCurves::weight_gradient, 1, "times that, for gradients of weights"},
       {"inner-ramp", &DeviceCurves::inner_ramp, 1e6, "inner dimension that a tile's start and end cost"},
       {"attention", &DeviceCurves::attention, 1, "of the 16-bit peak, fused attention's forward at its best"},

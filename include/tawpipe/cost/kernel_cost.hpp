@@ -60,6 +60,17 @@ inline ProductPeak product_peak(ProductFormat format, const DeviceCurves& curves
   return {device.peak.value() / (format == ProductFormat::bits32 ? 2 : 1), curves.products};
 }
 
+/// The part of its rate that a product of 16 bits reaches by how the rows of its operands lie in
+/// memory: weights are [outputs, inputs], so a forward reads rows of k, a backward rows of k and n,
+/// or of m and n for weights' gradients.
+inline double row_share(const Kernel& kernel, const DeviceCurves& curves) {
+  if (kernel.aligned || kernel.format != ProductFormat::bits16) return 1;
+  const std::int64_t rows = kernel.pass == KernelPass::backward_weight  ? kernel.m | kernel.n
+                            : kernel.pass == KernelPass::backward_input ? kernel.k | kernel.n
+                                                                        : kernel.k;
+  return rows % 8 == 0 ? 1 : rows % 2 == 0 ? curves.even_rows : curves.odd_rows;
+}
+
 /// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the
 /// multiprocessors, the inner dimension split if that fills them better, and never faster than
 /// memory allows.
@@ -71,6 +82,7 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
   const double ramp = curves.inner_ramp * peak * share / (device.peak.value() * curves.products);
   const bool adds = kernel.pass == KernelPass::backward_weight && kernel.adds;
   if (adds) share *= curves.weight_gradient;
+  share *= row_share(kernel, curves);
   struct Tile {
     std::int64_t rows, columns;
     double speed;

@@ -107,6 +107,7 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   if (is_auto("train_batch_size")) s.batch = given.global_batch;
   FrameworkJob job;
   job.model_lacks = "the model, which is the program's";
+  job.code = LayerCode::megatron_unfused;  // autograd adds the gradients of microbatches
   for (const auto& [name, value] : {std::pair{"train_batch_size", s.batch},
                                     {"train_micro_batch_size_per_gpu", s.microbatch},
                                     {"gradient_accumulation_steps", s.accumulation}}) {

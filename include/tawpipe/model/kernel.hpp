@@ -71,6 +71,7 @@ struct Kernel {
   bool of_edge = false;           ///< of the embedding or the head, not of a layer
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
   bool pytorch = false;           ///< attention by PyTorch's own kernel
+  bool aligned = false;           ///< a product whose operands are padded to whole 16 bytes a row
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;

@@ -144,6 +144,10 @@ struct Transformer {
   /// Whether the product that gives a weight's gradient adds it to the sum of earlier microbatches.
   /// Source: Megatron-LM, --no-gradient-accumulation-fusion.
   bool fuses_accumulation() const { return code != LayerCode::megatron_unfused; }
+  /// Whether the code pads the vocabulary, so that products with it are fast whatever its size. With
+  /// megatron_unfused the model's vocabulary is what is computed. Source: Megatron-LM,
+  /// --make-vocab-size-divisible-by.
+  bool pads_vocabulary() const { return code == LayerCode::megatron; }
   /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM
   /// (bias_swiglu_fusion) and torch.compile do.
   bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager; }

@@ -163,11 +163,14 @@ class KernelLister {
   void head() {
     const std::int64_t vocab = model_.vocab;
     const ProductFormat format = model_.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16;
-    product(KernelPass::forward, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m, format);
-    if (model_.loss_chunk > 0)
-      product(KernelPass::recompute, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m, format);
-    product(KernelPass::backward_input, {tokens(), model_.hidden, vocab}, Dimension::k, Dimension::m, format);
-    product(KernelPass::backward_weight, {vocab, model_.hidden, tokens()}, Dimension::m, Dimension::k, format);
+    const auto of_vocabulary = [&](KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context) {
+      product(pass, shape, by_tensor, by_context, format);
+      kernels.back().aligned = model_.pads_vocabulary();
+    };
+    of_vocabulary(KernelPass::forward, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m);
+    if (model_.loss_chunk > 0) of_vocabulary(KernelPass::recompute, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m);
+    of_vocabulary(KernelPass::backward_input, {tokens(), model_.hidden, vocab}, Dimension::k, Dimension::m);
+    of_vocabulary(KernelPass::backward_weight, {vocab, model_.hidden, tokens()}, Dimension::m, Dimension::k);
     add_gradients(vocab * model_.hidden, 1);
   }
 

@@ -76,6 +76,9 @@ TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& wh
 TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh,
                                              const Composition& with, const FoldAxes& axes);
 
+/// The same of what compose_kept() gave for these axes.
+TAWPIPE_INLINE FoldedSchedule fold_kept(Schedule kept, const Workload& whole, const Mesh& mesh, const FoldAxes& axes);
+
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
@@ -176,17 +179,20 @@ TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& wh
 
 TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh,
                                              const Composition& with, const FoldAxes& axes) {
-  Schedule schedule = compose_kept(logical, whole, mesh, with, axes);
-  if (has_bodies(schedule)) schedule = expand_bodies(schedule).schedule;
+  return fold_kept(compose_kept(logical, whole, mesh, with, axes), whole, mesh, axes);
+}
+
+TAWPIPE_INLINE FoldedSchedule fold_kept(Schedule kept, const Workload& whole, const Mesh& mesh, const FoldAxes& axes) {
+  if (has_bodies(kept)) kept = expand_bodies(kept).schedule;
   std::vector<Rank> same_as;
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+  for (int rank = 0; rank < kept.ranks(); ++rank) {
     MeshPlace place = mesh.place(Rank{rank});
     if (axes.tensor) place.tensor = 0;
     if (axes.context) place.context = 0;
     if (axes.data) place.data = 0;
     same_as.push_back(mesh.rank(place));
   }
-  FoldedSchedule folded{std::move(schedule), std::move(same_as), axes.factor(mesh), Schedule{whole, {}}, {}, {}};
+  FoldedSchedule folded{std::move(kept), std::move(same_as), axes.factor(mesh), Schedule{whole, {}}, {}, {}};
   detail::Census{folded.schedule, mesh, axes}.finish(folded);
   return folded;
 }

@@ -32,6 +32,7 @@ inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
 
 /// The best over the problem's schedules and everything left open (choose(), Predictor::best): the
 /// fastest of those that fit; if none fits, the first.
+/// @param hopeless  as Predictor::best(), if nothing is open; null: nobody is told
 /// @throws InputError  for an invalid problem, or an unknown schedule or option.
 ///
 /// Example:
@@ -40,7 +41,7 @@ inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
 ///                                .schedules = {{"tawpipe"}, {.schedule = "1f1b", .automatic = true}}};
 /// const tawpipe::Prediction best = predict(problem, tawpipe::shipped_schedules());
 /// ```
-TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry);
+TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry, const HopelessSchedule* hopeless = nullptr);
 
 }  // namespace tawpipe
 
@@ -170,11 +171,11 @@ TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choic
   return detail::choose(problem, choice, registry, false);
 }
 
-TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry) {
+TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry, const HopelessSchedule* hopeless) {
   const auto is_fixed = [&](const ScheduleChoice& choice) { return detail::only_variant(problem, choice, registry).has_value(); };
   if (std::all_of(problem.schedules.begin(), problem.schedules.end(), is_fixed)) {
     const Problem fixed = detail::with_last_recompute(problem);
-    return Predictor{fixed, registry}.best();
+    return Predictor{fixed, registry}.best(hopeless);
   }
   std::optional<Chosen> best;
   for (const ScheduleChoice& choice : problem.schedules) {

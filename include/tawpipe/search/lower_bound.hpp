@@ -331,4 +331,22 @@ MinNeed min_need(const Schedule& schedule, const Cluster& cluster, const Cost& c
   return need;
 }
 
+namespace detail {
+
+/// MinNeed::fits by itself. @pre as min_need()
+template <CostModel Cost>
+bool may_fit(const Schedule& schedule, const Cluster& cluster, const Cost& cost, double usable) {
+  if (schedule.workload().is_abstract()) return true;
+  LeastTimes<Cost> times{schedule, cluster, cost};
+  LeastMemory memory{schedule};
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    if (is_compute(schedule.tasks()[t].op)) memory.pass(id<TaskId>(t), times.of(id<TaskId>(t)));
+  }
+  MinNeed need;
+  memory.take(cluster, usable, need);
+  return need.fits;
+}
+
+}  // namespace detail
+
 }  // namespace tawpipe

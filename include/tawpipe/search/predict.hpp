@@ -32,8 +32,10 @@ class Predictor {
   Predictor(const Problem& problem, const Registry& registry);
 
   /// The best over the problem's schedules: the fastest of those that fit; if none fits, the first.
+  /// @param hopeless  called before anything is simulated if there is one schedule and even its
+  /// smallest size cannot fit by its bounds
   /// @throws InputError  for an unknown schedule or option, or an impossible size.
-  Prediction best() const;
+  Prediction best(const HopelessSchedule* hopeless = nullptr) const;
 
   /// The best over the microbatch sizes: the fastest of those that fit; if none fits, the smallest.
   /// Sizes with an eighth of the tasks that the problem allows, or more, are skipped.
@@ -59,23 +61,35 @@ class Predictor {
   /// The approximate number of a schedule's computations: a forward and a backward of each stage
   /// and microbatch.
   double computations(const Work& work) const;
+  bool is_tried(const Work& work) const { return &work == &works_.back() || computations(work) <= problem_.max_tasks / 8; }
   /// @throws InputError  if there are more than the problem allows.
   void check_tasks(double tasks, const Work& work) const;
 
   Schedule build(const ScheduleChoice& choice, const Work& work) const;
 
-  /// @param first      what build() gives for the smallest size, if that is known
+  /// What build() gives, and its kept copies if they are known.
+  struct Built {
+    Schedule logical;
+    std::optional<Schedule> kept;
+    const Schedule& least() const { return kept ? *kept : logical; }
+  };
+
+  /// @param first      for the smallest size, if that is known
   /// @param with_held  also Summary::held
-  Prediction best(const ScheduleChoice& choice, std::optional<Schedule> first, bool with_held) const;
-  MinNeed least(const Schedule& logical, const Work& work, detail::CollectiveTimes* known) const;
-  Prediction predict(Schedule logical, const Work& work, bool with_held) const;
+  Prediction best(const ScheduleChoice& choice, std::optional<Built> first, bool with_held) const;
+  Prediction predict(Built built, const Work& work, bool with_held) const;
+
+  /// With one copy along each axis of the mesh, if it is not plain.
+  Built build_kept(const ScheduleChoice& choice) const;
+  /// Whether what build_kept() gave may fit under some timing.
+  bool may_fit(const Built& built) const;
 
   /// The additions of the mesh to a replica's schedule.
   Composition composition(const Schedule& logical) const;
 
   /// The prediction by kept copies, if it is exact; otherwise `refusal` has the reason.
-  std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, const Composition& with,
-                                           bool with_held, std::string& refusal) const;
+  std::optional<Prediction> predict_folded(Built& built, const Workload& whole, const Composition& with, bool with_held,
+                                           std::string& refusal) const;
 
   const Problem& problem_;
   const Registry& registry_;
@@ -225,7 +239,13 @@ TAWPIPE_INLINE Predictor::Predictor(const Problem& problem, const Registry& regi
   if (problem.has_model()) memory_ = usable_part(detail::smallest_memory(problem.cluster), problem.usable_memory);
 }
 
-TAWPIPE_INLINE Prediction Predictor::best() const {
+TAWPIPE_INLINE Prediction Predictor::best(const HopelessSchedule* hopeless) const {
+  if (problem_.schedules.size() == 1 && hopeless != nullptr && is_tried(works_.front())) {
+    check_tasks(computations(works_.front()), works_.front());
+    Built first = build_kept(problem_.schedules[0]);
+    if (!may_fit(first)) (*hopeless)(first.logical);
+    return best(problem_.schedules[0], std::move(first), true);
+  }
   std::optional<Prediction> best;
   for (const ScheduleChoice& choice : problem_.schedules) detail::keep_better(best, this->best(choice));
   if (!best) throw InputError("the problem names no schedule to predict");
@@ -235,18 +255,18 @@ TAWPIPE_INLINE Prediction Predictor::best() const {
 TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice) const { return best(choice, std::nullopt, true); }
 
 TAWPIPE_INLINE std::optional<Prediction> Predictor::best_that_may_fit(const ScheduleChoice& choice) const {
-  Schedule first = build(choice, works_.front());
-  if (!least(first, works_.front(), nullptr).fits) return std::nullopt;
+  Built first = build_kept(choice);
+  if (!may_fit(first)) return std::nullopt;
   return best(choice, std::move(first), false);
 }
 
-TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice, std::optional<Schedule> first, bool with_held) const {
+TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice, std::optional<Built> first, bool with_held) const {
   std::optional<Prediction> best;
   for (const Work& work : works_) {
-    if (&work != &works_.back() && computations(work) > problem_.max_tasks / 8) continue;
+    if (!is_tried(work)) continue;
     check_tasks(computations(work), work);
     const bool is_first = first.has_value() && &work == &works_.front();
-    Prediction next = predict(is_first ? *std::move(first) : build(choice, work), work, with_held);
+    Prediction next = predict(is_first ? *std::move(first) : Built{build(choice, work), std::nullopt}, work, with_held);
     const bool fits = next.fits();
     detail::keep_better(best, std::move(next));
     if (!fits) break;  // a larger microbatch keeps more
@@ -255,15 +275,24 @@ TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice, std::opt
 }
 
 TAWPIPE_INLINE MinNeed Predictor::least(const ScheduleChoice& choice, detail::CollectiveTimes* known) const {
-  return least(build(choice, works_.front()), works_.front(), known);
+  const Built built = build_kept(choice);
+  return std::visit(
+      [&](const auto& cost) { return min_need(built.least(), problem_.cluster, cost, problem_.usable_memory, known); },
+      problem_.cost);
 }
-TAWPIPE_INLINE MinNeed Predictor::least(const Schedule& logical, const Work& work, detail::CollectiveTimes* known) const {
-  const auto need = [&](const Schedule& schedule) {
-    return std::visit([&](const auto& cost) { return min_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
-                      problem_.cost);
-  };
-  if (mesh_.is_plain()) return need(logical);
-  return need(compose_kept(logical, work.whole, mesh_, composition(logical), {true, true, true}));
+
+TAWPIPE_INLINE Predictor::Built Predictor::build_kept(const ScheduleChoice& choice) const {
+  const Work& work = works_.front();
+  Built built{build(choice, work), std::nullopt};
+  if (!mesh_.is_plain())
+    built.kept = compose_kept(built.logical, work.whole, mesh_, composition(built.logical), {true, true, true});
+  return built;
+}
+
+TAWPIPE_INLINE bool Predictor::may_fit(const Built& built) const {
+  return std::visit(
+      [&](const auto& cost) { return detail::may_fit(built.least(), problem_.cluster, cost, problem_.usable_memory); },
+      problem_.cost);
 }
 
 TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Work& work) const {
@@ -276,18 +305,17 @@ TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Wor
                                            .own_adapters = own_adapters_});
 }
 
-TAWPIPE_INLINE Prediction Predictor::predict(Schedule logical, const Work& work, bool with_held) const {
-  const Composition with = composition(logical);
-  check_tasks(detail::steps(logical, with), work);
+TAWPIPE_INLINE Prediction Predictor::predict(Built built, const Work& work, bool with_held) const {
+  const Composition with = composition(built.logical);
+  check_tasks(detail::steps(built.logical, with), work);
   std::string refusal;
   if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {
-    if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, with_held, refusal))
-      return *std::move(folded);
+    if (std::optional<Prediction> folded = predict_folded(built, work.whole, with, with_held, refusal)) return *std::move(folded);
     if (problem_.fold == Fold::on) {
       throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
     }
   }
-  Schedule whole = mesh_.is_plain() ? std::move(logical) : compose(logical, work.whole, mesh_, with);
+  Schedule whole = mesh_.is_plain() ? std::move(built.logical) : compose(built.logical, work.whole, mesh_, with);
   Prediction full = detail::predict(problem_, std::move(whole), with_held);
   full.summary.folding.refusal = std::move(refusal);
   return full;
@@ -315,16 +343,19 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
   return with;
 }
 
-TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(const Schedule& logical, const Workload& whole,
-                                                                   const Composition& with, bool with_held,
-                                                                   std::string& refusal) const {
+TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built, const Workload& whole, const Composition& with,
+                                                                   bool with_held, std::string& refusal) const {
   if (!problem_.noise.is_none()) {
     refusal = "noise is drawn for each device";
     return std::nullopt;
   }
   if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
   FoldedSimulation folded = std::visit(
-      [&](const auto& cost) { return simulate_folded(logical, whole, mesh_, with, problem_.cluster, cost); }, problem_.cost);
+      [&](const auto& cost) {
+        return simulate_folded(built.logical, whole, mesh_, with, problem_.cluster, cost,
+                               std::exchange(built.kept, std::nullopt));
+      },
+      problem_.cost);
   refusal = std::move(folded.refusal);
   if (!folded.run) return std::nullopt;
   Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);

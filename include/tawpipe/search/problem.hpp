@@ -13,6 +13,7 @@
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/kernel_cost.hpp"
@@ -239,6 +240,9 @@ struct Chosen {
   int recompute_layers = 0;
   Summary summary;
 };
+
+/// Told of a schedule that needs more memory than there is under any timing.
+using HopelessSchedule = FunctionRef<void(const Schedule&)>;
 
 /// A layout that fits, with its fastest schedule and its prediction.
 struct FittingLayout {

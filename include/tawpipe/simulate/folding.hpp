@@ -42,14 +42,18 @@ inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
 /// Simulates compose(logical, whole, mesh) on `cluster` without making it: with one copy for each
 /// folded axis, where all copies provably do the same at the same time. Folds the axes that leave
 /// the least to simulate.
+/// @param kept  compose_kept() for all axes, if the caller has it
 /// @pre as folded_cost(): `cost` does not depend on a computation's task
 template <CostModel Cost>
 FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
-                                 const Cluster& cluster, const Cost& cost) {
+                                 const Cluster& cluster, const Cost& cost, std::optional<Schedule> kept = std::nullopt) {
   FoldedSimulation result;
   if (mesh.is_plain()) result.refusal = "the layout has no copies";
   for (const FoldAxes& axes : fold_choices(mesh)) {
-    FoldedSchedule folded = compose_folded(logical, whole, mesh, with, axes);
+    // The first choice folds all axes of more than one rank.
+    std::optional<Schedule> of_choice = std::exchange(kept, std::nullopt);
+    if (!of_choice) of_choice = compose_kept(logical, whole, mesh, with, axes);
+    FoldedSchedule folded = fold_kept(*std::move(of_choice), whole, mesh, axes);
     FoldOutcome<Cost> outcome = folded_cost(folded, cluster, cost);
     if (!outcome.cost) {
       if (result.refusal.empty()) result.refusal = std::move(outcome.refusal);

@@ -73,6 +73,24 @@ TEST_CASE("a weight's gradient that is not added to a sum is written faster") {
   CHECK(share(kernel, "A100-80G") == Approx(adds / 0.94));  // SimuMax, a100_pcie.json
 }
 
+TEST_CASE("rows of an operand that are not whole 16 bytes slow products on A100, as measured") {
+  // EleutherAI/cookbook, sizing/results/transformer_data/vocab_v_sweep.out: of 255 TFLOPS 139 and 74.
+  const auto rate = [](KernelPass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
+    const auto of = [&](bool aligned) {
+      return share({.kind = Kernel::Kind::product, .pass = pass, .adds = false, .aligned = aligned, .m = m, .n = n, .k = k},
+                   "A100-80G");
+    };
+    return of(false) / of(true);
+  };
+  CHECK(rate(KernelPass::backward_input, 8192, 14336, 51200) == 1);
+  CHECK(rate(KernelPass::backward_input, 8192, 14336, 51202) == Approx(139.0 / 255).epsilon(0.11));
+  CHECK(rate(KernelPass::backward_input, 8192, 14336, 51201) == Approx(74.0 / 255).epsilon(0.03));
+  CHECK(rate(KernelPass::backward_weight, 14338, 51200, 8192) == Approx(173.0 / 257).epsilon(0.11));
+  CHECK(rate(KernelPass::backward_weight, 14337, 51200, 8192) == Approx(72.0 / 257).epsilon(0.03));
+  CHECK(rate(KernelPass::forward, 8192, 51201, 14336) == 1);        // reads rows of 14336 only
+  CHECK(rate(KernelPass::backward_weight, 8192, 8192, 4095) == 1);  // tokens are never a row
+}
+
 TEST_CASE("attention of B200: more heads fill the device, at the measured shares") {
   const std::pair<int, double> forward[] = {{8, 0.155}, {16, 0.289}, {32, 0.365}, {64, 0.436}, {128, 0.498}};
   for (const auto& [heads, measured] : forward) {

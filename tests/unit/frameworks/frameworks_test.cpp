@@ -169,6 +169,7 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
       "{\"type\": \"AdamW\"}}",
       "ds.json", 16);
   CHECK(three.choice.schedule == "fsdp");
+  CHECK(three.code == tawpipe::LayerCode::megatron_unfused);
   CHECK(three.global_batch == 128);
   CHECK_FALSE(three.recompute);
   CHECK(three.overlap_gradients);

@@ -56,6 +56,10 @@ TEST_CASE("axes, schedule and batch") {
   CHECK(unfused.notes.empty());
   CHECK(megatron_text(unfused, {}).find("--no-gradient-accumulation-fusion\n") != std::string::npos);
   CHECK(megatron_text(plain, {}).find("accumulation") == std::string::npos);
+  // Megatron-LM pads the vocabulary, by what the code says or here.
+  CHECK(job("--vocab-size 50257").model->vocab == 50257);
+  CHECK(job("--vocab-size 50257 --no-gradient-accumulation-fusion").model->vocab == 50304);
+  CHECK(job("--padded-vocab-size 50260 --no-gradient-accumulation-fusion").model->vocab == 50260);
 
   const FrameworkJob looped =
       job("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer "

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "tawpipe/model/models.hpp"
@@ -170,6 +171,19 @@ TEST_CASE("without gradient accumulation fusion kernels of their own add what th
   CHECK(added(4, 8) == Approx(10 * parameters / 4));  // all context-parallel ranks have all
   model.dtype = tawpipe::Dtype::f16;
   CHECK(added(1, 1) == Approx(6 * parameters));
+}
+
+TEST_CASE("Megatron-LM pads the vocabulary, other code multiplies with what there is") {
+  auto model = tawpipe::models::named("llama-3-8b");
+  const auto aligned = [&] {
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 1, false, true);
+    return std::count_if(work.kernels.begin(), work.kernels.end(), [](const Kernel& kernel) { return kernel.aligned; });
+  };
+  CHECK(aligned() == 3);
+  for (const auto code : {tawpipe::LayerCode::megatron_unfused, tawpipe::LayerCode::torchtitan, tawpipe::LayerCode::composer}) {
+    model.code = code;
+    CHECK(aligned() == 0);
+  }
 }
 
 TEST_CASE("without sequence parallelism each tensor-parallel rank runs norms and residual sums of all tokens") {

@@ -12,6 +12,7 @@
 #include "support/clusters.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/simulate/simulate.hpp"
+#include "tawpipe/simulate/watch.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;
@@ -87,6 +88,37 @@ TEST_CASE("what cannot fit by its bounds is not simulated, all else is as it wou
   CHECK_FALSE(found->summary.held.has_value());
   one.usable_memory = 1e-6;
   CHECK_FALSE(Predictor{one, shipped()}.best_that_may_fit({"1f1b"}).has_value());
+}
+
+TEST_CASE("of a schedule that cannot fit the caller hears before it is simulated, of one that can never") {
+  Problem one = problem();
+  one.schedules = {{"1f1b"}};
+  int told = 0;
+  bool simulated = false;
+  const auto note = [&](const Schedule& schedule) {
+    ++told;
+    CHECK(schedule.name() == "1f1b");
+    CHECK_FALSE(simulated);
+  };
+  const HopelessSchedule hopeless{note};
+  const auto progress = [&](std::size_t, std::size_t) { simulated = true; };
+  const SimulationWatch watch{progress};
+  for (const Mesh& mesh : {Mesh{}, Mesh{.tensor = 2}}) {
+    CAPTURE(mesh.tensor);
+    one.mesh = mesh;
+    const Prediction told_nobody = predict(one, shipped());
+    told = 0;
+    simulated = false;
+    CHECK(predict(one, shipped(), &hopeless).timeline == told_nobody.timeline);
+    CHECK(told == 0);
+    Problem tight = one;
+    tight.usable_memory = 1e-6;
+    const Timeline expected = predict(tight, shipped()).timeline;
+    simulated = false;
+    CHECK(predict(tight, shipped(), &hopeless).timeline == expected);
+    CHECK(told == 1);
+    CHECK(simulated);
+  }
 }
 
 TEST_CASE("sizes that leave the replicas unequal shares are not tried") {

@@ -12,6 +12,10 @@ namespace tawpipe::inline v0::curves {
 /// 0.61, 0.72 measured; 0.51, 0.46, 0.61, 0.73 by the curve). By themselves, kernels on an SXM card
 /// reach 1.072 times those of a PCIe card (271.2 and 252.9 TFLOPS, stas00/ml-engineering, maximum
 /// achievable matmul FLOPS): 0.81, which training does not reach (sim/papers/truth_fit.hpp).
+/// Rows that are not whole 16 bytes: EleutherAI/cookbook's sweeps on an A100 of 8192 x V x 14336
+/// (sizing/results/transformer_data/vocab_v_sweep.out, vocab_h_sweep.out): 255 TFLOPS with V of
+/// 51,200, 139 with even and 74 with odd V, 257, 173 and 72 by the other size; of the latter two
+/// the mean times.
 /// Attention: Dao 2023, FlashAttention-2, arXiv:2307.08691, figures 4 to 6 (A100, causal): forward
 /// up to about 200, backward up to about 170 TFLOPS for heads of 128; SimuMax's table of them at
 /// 4,096 tokens with 4, 8, 16, 32 and 64 heads: forward 0.257, 0.391, 0.495, 0.563 and 0.594
@@ -27,6 +31,8 @@ inline constexpr DeviceCurves ampere{
     .generation = "A100",
     .multiprocessors = 108,
     .products = 0.755,
+    .even_rows = 0.60,
+    .odd_rows = 0.285,
     .weight_gradient = 0.94,
     .inner_ramp = 96,
     .attention = 0.80,
@@ -36,9 +42,9 @@ inline constexpr DeviceCurves ampere{
     .attention_backward_fill = 0.3,
     .memory = 0.86,
     .kernel_gap = 2e-6,
-    .host_layer = 2.3e-3,
+    .host_layer = 1.7e-3,
     .host_backward = 0.2e-3,
-    .host_collective = 0.2e-3,
+    .host_collective = 0.4e-3,
     .collective_bandwidth = 0.9,
     .collective_latency = 1.9,
     .source = "SimuMax a100_pcie.json; FlashAttention-2, arXiv:2307.08691; Azure ND A100 v4",
