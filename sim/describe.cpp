@@ -39,11 +39,24 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
                      roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
 }
 
+/// What a vocabulary costs whose part on a device is no multiple of 8 entries; "" if nothing.
+std::string vocabulary_text(const Problem& problem) {
+  const auto* kernels = std::get_if<KernelCost>(&problem.cost);
+  if (kernels == nullptr || !problem.model || problem.model->pads_vocabulary()) return "";
+  const std::int64_t part = (problem.model->vocab + problem.mesh.tensor - 1) / problem.mesh.tensor;
+  const double share = row_share({.pass = KernelPass::backward_input, .n = problem.model->hidden, .k = part},
+                                 kernels->curves(problem.cluster.device(Rank{0})));
+  if (share == 1) return "";
+  return fmt::format("; {} of that in the head's backward, as the {} entries of the vocabulary on a device are no multiple of 8",
+                     format_percent(share, 0), format_count(part));
+}
+
 /// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
 std::string describe_cost(const Problem& problem) {
   const Cost& cost = problem.cost;
   const std::string times =
-      describe_times(cost, problem.cluster.device(Rank{0}), problem.model ? problem.model->products : ProductFormat::bits16);
+      describe_times(cost, problem.cluster.device(Rank{0}), problem.model ? problem.model->products : ProductFormat::bits16) +
+      vocabulary_text(problem);
   const HeldSms* const held = held_sms_of(cost);
   if (held == nullptr) return times;
   if (!held->waiting && held->pair_ctas == 0) {

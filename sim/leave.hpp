@@ -70,6 +70,7 @@ inline void leave(const std::string& why) {
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   leave_detail::say_ending();
   leave_detail::say("tawpipe: " + why + "\n");
+  leave_detail::clean();  // a launcher that told its ranks to end may kill them before they exit
   std::thread{[] {
     using std::chrono::steady_clock;
     constexpr std::chrono::milliseconds half{500};

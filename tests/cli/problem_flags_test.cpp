@@ -36,6 +36,22 @@ TEST_CASE("stages are cut as people say") {
   CHECK(run("compare --schedules " + many).out.find("1f1b: 3 of 8 stages have no layer") != std::string::npos);
 }
 
+TEST_CASE("what an unaligned vocabulary costs is said where nobody pads it and it was measured") {
+  // 10,667 of 32,000 entries a device.
+  const auto cost = [](const std::string& flags) {
+    const std::string out = run("simulate --schedule 1f1b --model llama-4x768 --sequence 512 --global-batch 8 " + flags).out;
+    return out.substr(out.find("cost "), out.find("\n\n") - out.find("cost "));
+  };
+  const std::string a100 = "--cluster 1x3 --tensor-parallel 3 --device A100-80G";
+  CHECK(cost(a100 + " --layer-code megatron-unfused")
+            .find("the 10,667 entries of the vocabulary on a device are no multiple of 8") != std::string::npos);
+  CHECK(cost(a100).find("vocabulary") == std::string::npos);
+  CHECK(cost("--cluster 1x3 --tensor-parallel 3 --device H100-80G --layer-code torchtitan").find("vocabulary") ==
+        std::string::npos);
+  CHECK(cost("--cluster 1x4 --tensor-parallel 4 --device A100-80G --layer-code torchtitan").find("vocabulary") ==
+        std::string::npos);
+}
+
 TEST_CASE("formats of products, unfused attention, other code and narrow moments are said by flags") {
   const std::string problem =
       "simulate --schedule fsdp --cluster dgx-h100 --model llama-3.2-3b --sequence 8192 --global-batch 8 --recompute none --json "

@@ -61,6 +61,7 @@ class Predictor {
   /// The approximate number of a schedule's computations: a forward and a backward of each stage
   /// and microbatch.
   double computations(const Work& work) const;
+  /// Whether best() takes this size: the largest, and those that leave room for more sizes.
   bool is_tried(const Work& work) const { return &work == &works_.back() || computations(work) <= problem_.max_tasks / 8; }
   /// @throws InputError  if there are more than the problem allows.
   void check_tasks(double tasks, const Work& work) const;
@@ -315,6 +316,7 @@ TAWPIPE_INLINE Prediction Predictor::predict(Built built, const Work& work, bool
       throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
     }
   }
+  built.kept.reset();
   Schedule whole = mesh_.is_plain() ? std::move(built.logical) : compose(built.logical, work.whole, mesh_, with);
   Prediction full = detail::predict(problem_, std::move(whole), with_held);
   full.summary.folding.refusal = std::move(refusal);
