@@ -119,7 +119,7 @@ class KernelBench {
     device_layers::MatrixProducts by;
     const auto time = [&](const device_layers::Product& shape, KernelPass pass) {
       std::byte* const to = shape.result == Dtype::f32 ? sums_ : c_;
-      add({.kind = Kernel::Kind::product, .pass = pass, .m = shape.m, .n = shape.n, .k = shape.k},
+      add({.kind = Kernel::Kind::product, .pass = pass, .adds = shape.add, .m = shape.m, .n = shape.n, .k = shape.k},
           seconds_of(10, [&] { by.multiply(shape, a_, b_, to, to, stream_); }));
     };
     const std::int64_t n = largest_;
@@ -130,6 +130,10 @@ class KernelBench {
     }
     for (const std::int64_t size : {n, n / 2, n / 4}) {
       time({.m = size, .n = size, .k = n, .a_transposed = true, .add = true, .result = Dtype::f32}, KernelPass::backward_weight);
+    }
+    for (const std::int64_t unaligned : {n - 2, n - 1}) {  // as a head's backward by a vocabulary of that size
+      time({.m = n, .n = n, .k = unaligned}, KernelPass::backward_input);
+      time({.m = unaligned, .n = n, .k = n, .a_transposed = true}, KernelPass::backward_weight);
     }
   }
 

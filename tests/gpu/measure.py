@@ -36,8 +36,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert f"--cost kernels:file={path}" in done.stdout, done.stdout
     found = json.loads(path.read_text())
     figures = found["curves"]
-    assert {"products", "inner-ramp", "weight-gradient", "memory", "kernel-gap"} <= figures.keys(), figures
-    assert all(0 < figures[name] <= 1 for name in ("products", "weight-gradient", "memory")), figures
+    assert {"products", "inner-ramp", "weight-gradient", "even-rows", "odd-rows", "memory", "kernel-gap"} <= figures.keys(), figures
+    assert all(0 < figures[name] <= 1 for name in ("products", "weight-gradient", "even-rows", "odd-rows", "memory")), figures
     assert all(kernel["seconds"] > 0 and kernel["fitted_seconds"] > 0 for kernel in found["kernels"])
     kinds = {kernel["kernel"] for kernel in found["kernels"]}
     assert {"product", "gradient of a weight", "memory", "attention", "attention backward"} == kinds, kinds

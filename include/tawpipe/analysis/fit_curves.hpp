@@ -55,11 +55,15 @@ class CurveFit {
     if (measured_.kernel_gap > 0) change(&DeviceCurves::kernel_gap, std::min(measured_.kernel_gap, 1.0));
     using Kind = Kernel::Kind;
     share(&DeviceCurves::memory, [](const Kernel& one) { return one.kind == Kind::traffic; });
-    with_ramp(&DeviceCurves::products, &DeviceCurves::inner_ramp, [](const Kernel& one) {
-      return one.kind == Kind::product && one.pass != KernelPass::backward_weight && one.format == ProductFormat::bits16;
-    });
+    const auto is_product = [](const Kernel& one, int multiple) {
+      return one.kind == Kind::product && one.format == ProductFormat::bits16 && row_multiple(one) == multiple;
+    };
+    with_ramp(&DeviceCurves::products, &DeviceCurves::inner_ramp,
+              [&](const Kernel& one) { return is_product(one, 8) && one.pass != KernelPass::backward_weight; });
     share(&DeviceCurves::weight_gradient,
-          [](const Kernel& one) { return one.kind == Kind::product && one.pass == KernelPass::backward_weight; });
+          [&](const Kernel& one) { return is_product(one, 8) && one.pass == KernelPass::backward_weight; });
+    share(&DeviceCurves::even_rows, [&](const Kernel& one) { return is_product(one, 2); });
+    share(&DeviceCurves::odd_rows, [&](const Kernel& one) { return is_product(one, 1); });
     with_ramp(&DeviceCurves::attention, &DeviceCurves::attention_head,
               [](const Kernel& one) { return one.kind == Kind::attention; });
     share(&DeviceCurves::attention_backward, [](const Kernel& one) { return one.kind == Kind::attention_backward; });
@@ -140,7 +144,7 @@ class CurveFit {
 }  // namespace detail
 
 /// Fits the curves of `device` to what was measured on one: memory speed, large products and what
-/// their start costs, gradients of weights, attention and its heads, gaps. Figures for which
+/// their start costs, gradients of weights, unaligned rows, attention and its heads, gaps. Figures for which
 /// nothing was measured stay the generation's.
 inline FittedCurves fit_curves(const MeasuredDevice& measured, const DeviceSpec& device) {
   return detail::CurveFit{measured, device}.fit();

@@ -60,15 +60,21 @@ inline ProductPeak product_peak(ProductFormat format, const DeviceCurves& curves
   return {device.peak.value() / (format == ProductFormat::bits32 ? 2 : 1), curves.products};
 }
 
-/// The part of its rate that a product of 16 bits reaches by how the rows of its operands lie in
-/// memory: weights are [outputs, inputs], so a forward reads rows of k, a backward rows of k and n,
-/// or of m and n for weights' gradients.
-inline double row_share(const Kernel& kernel, const DeviceCurves& curves) {
-  if (kernel.aligned || kernel.format != ProductFormat::bits16) return 1;
+/// The largest of 8, 2 and 1 that divides the rows of a product's operands in memory. Weights are
+/// [outputs, inputs], so a forward reads rows of k, a backward rows of k and n, or of m and n for
+/// weights' gradients.
+inline int row_multiple(const Kernel& kernel) {
+  if (kernel.aligned) return 8;
   const std::int64_t rows = kernel.pass == KernelPass::backward_weight  ? kernel.m | kernel.n
                             : kernel.pass == KernelPass::backward_input ? kernel.k | kernel.n
                                                                         : kernel.k;
-  return rows % 8 == 0 ? 1 : rows % 2 == 0 ? curves.even_rows : curves.odd_rows;
+  return rows % 8 == 0 ? 8 : rows % 2 == 0 ? 2 : 1;
+}
+/// The part of its rate that a product reaches by its operands' rows: measured for 16 bits only.
+inline double row_share(const Kernel& kernel, const DeviceCurves& curves) {
+  if (kernel.format != ProductFormat::bits16) return 1;
+  const int multiple = row_multiple(kernel);
+  return multiple == 8 ? 1 : multiple == 2 ? curves.even_rows : curves.odd_rows;
 }
 
 /// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the

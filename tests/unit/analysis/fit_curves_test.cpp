@@ -27,6 +27,18 @@ MeasuredDevice measured_by(const DeviceCurves& curves, const DeviceSpec& device)
       add(product, product_seconds(product, curves, device));
     }
   }
+  for (const std::int64_t unaligned : {8190, 8191}) {
+    for (const Kernel& product :
+         {Kernel{.kind = Kernel::Kind::product, .pass = KernelPass::backward_input, .m = 8192, .n = 8192, .k = unaligned},
+          Kernel{.kind = Kernel::Kind::product,
+          .pass = KernelPass::backward_weight,
+          .adds = false,
+          .m = unaligned,
+          .n = 8192,
+          .k = 8192}}) {
+      add(product, product_seconds(product, curves, device));
+    }
+  }
   for (const std::int64_t head : {64, 128}) {
     for (const std::int64_t sequence : {2048, 4096}) {
       Kernel attention{.kind = Kernel::Kind::attention, .m = sequence, .n = sequence, .k = head, .batch = 32};
@@ -46,6 +58,8 @@ TEST_CASE("the curves that made the times are found from them") {
   curves.products = 0.55;
   curves.inner_ramp = 256;
   curves.weight_gradient = 0.9;
+  curves.even_rows = 0.7;
+  curves.odd_rows = 0.4;
   curves.attention = 0.7;
   curves.attention_head = 64;
   curves.attention_backward = 0.5;
@@ -57,7 +71,7 @@ TEST_CASE("the curves that made the times are found from them") {
     CAPTURE(field.name);
     CHECK(found.curves.*field.member == doctest::Approx(curves.*field.member).epsilon(1e-6));
   }
-  CHECK(found.changes.size() == 8);
+  CHECK(found.changes.size() == 10);
   REQUIRE(found.seconds.size() == measured.kernels.size());
   for (std::size_t i = 0; i < found.seconds.size(); ++i) {
     CHECK(found.seconds[i] == doctest::Approx(measured.kernels[i].seconds).epsilon(1e-6));
