@@ -43,12 +43,15 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
 std::string vocabulary_text(const Problem& problem) {
   const auto* kernels = std::get_if<KernelCost>(&problem.cost);
   if (kernels == nullptr || !problem.model || problem.model->pads_vocabulary()) return "";
-  const std::int64_t part = (problem.model->vocab + problem.mesh.tensor - 1) / problem.mesh.tensor;
-  const double share = row_share({.pass = KernelPass::backward_input, .n = problem.model->hidden, .k = part},
-                                 kernels->curves(problem.cluster.device(Rank{0})));
+  const Kernel whole{.pass = KernelPass::backward_input,
+                     .by_tensor = Kernel::Dimension::k,
+                     .n = problem.model->hidden,
+                     .k = problem.model->vocab};
+  const Kernel part = whole.split(problem.mesh.tensor, 1);
+  const double share = row_share(part, kernels->curves(problem.cluster.device(Rank{0})));
   if (share == 1) return "";
   return fmt::format("; {} of that in the head's backward, as the {} entries of the vocabulary on a device are no multiple of 8",
-                     format_percent(share, 0), format_count(part));
+                     format_percent(share, 0), format_count(part.k));
 }
 
 /// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".

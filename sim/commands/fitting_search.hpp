@@ -42,7 +42,8 @@ class SimulationLine {
 /// find_fitting_layout() on a thread of its own.
 class FittingSearch {
  public:
-  explicit FittingSearch(Problem problem) : problem_{std::move(problem)} { problem_.fold = Fold::automatic; }
+  /// @param problem  must outlive it
+  explicit FittingSearch(const Problem& problem) : problem_{problem} {}
 
   /// Once; wait() otherwise does it. Destroying the search waits for its end.
   void begin() {
@@ -52,7 +53,9 @@ class FittingSearch {
         ended_ = ended;
       };
       const SimulationWatch watch{note};
-      return find_fitting_layout(problem_);
+      Problem folded = problem_;
+      folded.fold = Fold::automatic;
+      return find_fitting_layout(folded);
     });
   }
 
@@ -65,7 +68,7 @@ class FittingSearch {
   }
 
  private:
-  Problem problem_;
+  const Problem& problem_;
   std::atomic<std::size_t> ended_ = 0;
   std::atomic<std::size_t> all_ = 0;
   std::future<std::optional<FittingLayout>> found_;  // last: its end is waited for first

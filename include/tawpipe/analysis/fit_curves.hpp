@@ -144,8 +144,8 @@ class CurveFit {
 }  // namespace detail
 
 /// Fits the curves of `device` to what was measured on one: memory speed, large products and what
-/// their start costs, gradients of weights, unaligned rows, attention and its heads, gaps. Figures for which
-/// nothing was measured stay the generation's.
+/// their start costs, gradients of weights, unaligned rows, attention and its heads, gaps. Figures
+/// for which nothing was measured stay the generation's.
 inline FittedCurves fit_curves(const MeasuredDevice& measured, const DeviceSpec& device) {
   return detail::CurveFit{measured, device}.fit();
 }

@@ -68,15 +68,11 @@ struct FoldedSchedule {
 TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
                                      const FoldAxes& axes);
 
-/// compose_kept() with the bodies of its stages written out (expand_bodies()), and what its copies
-/// do.
+/// What compose_kept() gave for these axes with the bodies of its stages written out
+/// (expand_bodies()), and what its copies do.
 ///
-/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is
-/// distinct on a rank.
-TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh,
-                                             const Composition& with, const FoldAxes& axes);
-
-/// The same of what compose_kept() gave for these axes.
+/// Complexity: O(tasks, bodies written out), and O(ranks) for each communication that is distinct on
+/// a rank.
 TAWPIPE_INLINE FoldedSchedule fold_kept(Schedule kept, const Workload& whole, const Mesh& mesh, const FoldAxes& axes);
 
 }  // namespace tawpipe
@@ -175,11 +171,6 @@ TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& wh
   if (axes.context) kept.context = 1;
   if (axes.data) kept.data = 1;
   return detail::Composer{logical, whole, mesh, with, kept}.build();
-}
-
-TAWPIPE_INLINE FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh,
-                                             const Composition& with, const FoldAxes& axes) {
-  return fold_kept(compose_kept(logical, whole, mesh, with, axes), whole, mesh, axes);
 }
 
 TAWPIPE_INLINE FoldedSchedule fold_kept(Schedule kept, const Workload& whole, const Mesh& mesh, const FoldAxes& axes) {

@@ -264,7 +264,7 @@ class LeastTimes {
 /// each rank's computations.
 ///
 /// Holds for simulate() with the same cost, and for any schedule of which `schedule` has all tasks
-/// of some ranks, like the kept copies of a fold (compose_folded()): waiting for the rest can only
+/// of some ranks, like the kept copies of a fold (compose_kept()): waiting for the rest can only
 /// take longer. Not with noise, which may shorten times.
 /// @param schedule  composed, with bodies not expanded
 /// @param usable    fraction of a device's memory that may be needed; without a model memory is

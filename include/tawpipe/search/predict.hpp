@@ -354,8 +354,7 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built,
   if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
   FoldedSimulation folded = std::visit(
       [&](const auto& cost) {
-        return simulate_folded(built.logical, whole, mesh_, with, problem_.cluster, cost,
-                               std::exchange(built.kept, std::nullopt));
+        return simulate_folded(built.logical, whole, mesh_, with, problem_.cluster, cost, std::move(built.kept));
       },
       problem_.cost);
   refusal = std::move(folded.refusal);

@@ -50,10 +50,9 @@ FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole,
   FoldedSimulation result;
   if (mesh.is_plain()) result.refusal = "the layout has no copies";
   for (const FoldAxes& axes : fold_choices(mesh)) {
-    // The first choice folds all axes of more than one rank.
-    std::optional<Schedule> of_choice = std::exchange(kept, std::nullopt);
-    if (!of_choice) of_choice = compose_kept(logical, whole, mesh, with, axes);
-    FoldedSchedule folded = fold_kept(*std::move(of_choice), whole, mesh, axes);
+    // The first choice folds all axes of more than one rank, and so takes `kept`.
+    FoldedSchedule folded =
+        fold_kept(kept ? *std::exchange(kept, std::nullopt) : compose_kept(logical, whole, mesh, with, axes), whole, mesh, axes);
     FoldOutcome<Cost> outcome = folded_cost(folded, cluster, cost);
     if (!outcome.cost) {
       if (result.refusal.empty()) result.refusal = std::move(outcome.refusal);

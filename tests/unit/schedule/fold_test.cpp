@@ -23,7 +23,9 @@ struct Composed {
   Schedule logical = schedules::gpipe(support::transformer(2, 2), 2, {.overlap = true});
 
   Schedule full() const { return compose(logical, whole, mesh); }
-  FoldedSchedule folded(const FoldAxes& axes) const { return compose_folded(logical, whole, mesh, {}, axes); }
+  FoldedSchedule folded(const FoldAxes& axes) const {
+    return fold_kept(compose_kept(logical, whole, mesh, {}, axes), whole, mesh, axes);
+  }
 };
 
 }  // namespace

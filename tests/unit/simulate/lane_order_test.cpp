@@ -66,7 +66,8 @@ TEST_CASE("so do composed schedules, and folded ones, which leave out the progra
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const TwoOrders orders{compose(logical, whole, mesh), seed};
     CHECK(orders.found == orders.written);
-    const FoldedSchedule folded = compose_folded(logical, whole, mesh, {}, {.tensor = true, .context = false, .data = true});
+    const FoldAxes axes{.tensor = true, .context = false, .data = true};
+    const FoldedSchedule folded = fold_kept(compose_kept(logical, whole, mesh, {}, axes), whole, mesh, axes);
     const TwoOrders of_folded{folded.schedule, seed};
     CHECK(of_folded.found == of_folded.written);
   }

@@ -39,7 +39,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   need(flags.hidden, "--hidden-size");
   need(flags.heads, "--num-attention-heads");
   int vocab = flags.padded_vocab > 0 ? flags.padded_vocab : flags.vocab;
-  // The other code is known to pad (Transformer::pads_vocabulary). --make-vocab-size-divisible-by is 128.
+  // As --make-vocab-size-divisible-by does by default; LayerCode::megatron is known to pad by itself.
   if (flags.padded_vocab == 0 && flags.unfused_accumulation) vocab = (vocab + 127) / 128 * 128;
   need(vocab, "--vocab-size");
   if (!missing.empty()) {
