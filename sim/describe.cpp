@@ -74,6 +74,42 @@ std::string describe_cost(const Problem& problem) {
                      held->speeds.empty() ? "computing with the rest" : "at measured speeds");
 }
 
+/// @param recompute  whether what is computed again belongs to the problem
+std::string describe_problem(const Problem& problem, const Workload* work, bool recompute) {
+  const Cluster& cluster = problem.cluster;
+  std::string text = fmt::format(
+      "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
+      cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
+      problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
+  if (const std::string device = assumed_device(problem); !device.empty())
+    text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
+  if (problem.model) {
+    const Transformer& model = *problem.model;
+    text += fmt::format("model    {}: {} parameters, {}{}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
+                        name(model.dtype),
+                        model.products == ProductFormat::bits16 ? std::string{} : concat(", products in ", name(model.products)),
+                        format_count(problem.sequence));
+    text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
+                                     : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
+    if (recompute) {
+      text += fmt::format(", recomputation {}",
+                          problem.recomputes.size() > 1
+                              ? "auto"
+                              : recompute_text({problem.recompute, model.recompute_layers, model.recompute_parts}));
+    }
+    if (problem.offload.any()) text += fmt::format(", offload {}", name(problem.offload));
+    if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
+    text += '\n';
+  } else if (work != nullptr && !work->is_abstract()) {
+    const LayerStack& model = work->model();
+    text += fmt::format("model    {}: {} parameters, {}; {} sequences of {} an iteration, recomputation {}\n", model.name,
+                        format_count(model.parameters()), name(model.dtype), format_count(work->batch().global_batch),
+                        format_count(work->batch().sequence), name(work->recompute()));
+  } else {
+    text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
+  }
+  return text + "cost     " + describe_cost(problem) + "\n";
+}
 }  // namespace
 
 std::string assumed_device(const Problem& problem) {
@@ -91,38 +127,8 @@ void add_cost(nlohmann::ordered_json& json, const Problem& problem) {
   if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
 }
 
-std::string describe(const Problem& problem, const Workload* work) {
-  const Cluster& cluster = problem.cluster;
-  std::string text = fmt::format(
-      "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
-      cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
-      problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
-  if (const std::string device = assumed_device(problem); !device.empty())
-    text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
-  if (problem.model) {
-    const Transformer& model = *problem.model;
-    text += fmt::format("model    {}: {} parameters, {}{}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
-                        name(model.dtype),
-                        model.products == ProductFormat::bits16 ? std::string{} : concat(", products in ", name(model.products)),
-                        format_count(problem.sequence));
-    text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
-                                     : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
-    text += fmt::format(", recomputation {}",
-                        problem.recomputes.size() > 1
-                            ? "auto"
-                            : recompute_text({problem.recompute, model.recompute_layers, model.recompute_parts}));
-    if (problem.offload.any()) text += fmt::format(", offload {}", name(problem.offload));
-    if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
-    text += '\n';
-  } else if (work != nullptr && !work->is_abstract()) {
-    const LayerStack& model = work->model();
-    text += fmt::format("model    {}: {} parameters, {}; {} sequences of {} an iteration, recomputation {}\n", model.name,
-                        format_count(model.parameters()), name(model.dtype), format_count(work->batch().global_batch),
-                        format_count(work->batch().sequence), name(work->recompute()));
-  } else {
-    text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
-  }
-  return text + "cost     " + describe_cost(problem) + "\n";
-}
+std::string describe(const Problem& problem, const Workload* work) { return describe_problem(problem, work, true); }
+
+std::string describe_question(const Problem& problem) { return describe_problem(problem, nullptr, false); }
 
 }  // namespace tawpipe::sim

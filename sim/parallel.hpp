@@ -41,10 +41,11 @@ void on_threads(std::size_t threads, std::size_t count, Run&& run) {
       }
     }
   };
-  std::vector<std::thread> pool;
-  for (std::size_t i = 1; i < std::min(threads, count); ++i) pool.emplace_back(work);
-  work();
-  for (auto& thread : pool) thread.join();
+  {
+    std::vector<std::jthread> pool;
+    for (std::size_t i = 1; i < std::min(threads, count); ++i) pool.emplace_back(work);
+    work();
+  }
   if (error) std::rethrow_exception(error);
 }
 

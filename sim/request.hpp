@@ -124,6 +124,8 @@ std::string assumed_device(const Problem& problem);
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
+/// The same without what is computed again, where that is a part of the answer.
+std::string describe_question(const Problem& problem);
 /// --context-exchange: how, and for all-to-all+ring:INNER the inner size (0: not given).
 /// @throws InputError  for anything else
 std::pair<ContextExchange, int> parse_context_flag(const std::string& text);

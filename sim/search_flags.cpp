@@ -133,10 +133,9 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
   return {app, [flags, app, no_offload] {
-            for (const char* flag :
-                 {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard", "--overlap-grad-reduce",
-                  "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--cuda-graphs", "--gradient-dtype",
-                  "--moment-dtype", "--master-dtype", "--offload", "--layers-per-stage"}) {
+            for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
+                                     "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap",
+                                     "--cuda-graphs", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
               if (app->count(flag) > 0) flags->given.emplace_back(flag);
             }
             if (*no_offload) flags->given.emplace_back("--offload");

@@ -64,8 +64,7 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
 }
 
 std::string bound_text(const Problem& problem, const TrainingBound& bound, const TableStyle& style) {
-  std::string text = describe(problem) + "\n";
-  if (const auto at = text.find(", recomputation "); at != std::string::npos) text.erase(at, text.find('\n', at) - at);
+  std::string text = describe_question(problem) + "\n";
   text += fmt::format("bound    {} an iteration, {} tokens/s/device: no schedule of any kind is faster; limited by {}\n\n",
                       format_duration(seconds(bound.seconds), 4),
                       format_count(static_cast<std::int64_t>(speed_of(problem, bound.seconds) + 0.5)), bound.limit());

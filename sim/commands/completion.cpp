@@ -2,6 +2,7 @@
 #include "completion.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "../arguments.hpp"
@@ -9,8 +10,11 @@
 #include "../request.hpp"
 #include "schedules.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_name.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/frameworks.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/report/pytorch_calls.hpp"
 #include "tawpipe/topology/clusters.hpp"
 
 namespace tawpipe::sim {
@@ -41,25 +45,6 @@ end
 complete -c tawpipe -a '(__tawpipe_complete)'
 )";
 
-/// Values of flags whose type does not list them.
-struct FlagValues {
-  std::string_view flag;
-  std::string_view values;
-};
-constexpr FlagValues known_values[] = {
-    {"--recompute", "none selective full"},
-    {"--offload", "off activations optimizer activations+optimizer"},
-    {"--context-exchange", "all-gather ring all-to-all all-to-all+ring"},
-    {"--shard-states", "none optimizer gradients parameters"},
-    {"--reshard", "step microbatch auto"},
-    {"--cost", "kernels roofline fixed: measured:"},
-    {"--backend", "host mpi cuda"},
-    {"--semantics", "nccl gloo mpi"},
-    {"--communicators", "one direction pair"},
-    {"--microbatch", "auto"},
-    {"--usable-memory", ""},
-};
-
 std::vector<std::string> words_of(std::string_view text, char separator) {
   std::vector<std::string> words;
   for (const std::string_view word : split(text, separator)) {
@@ -88,6 +73,28 @@ std::vector<std::string> option_keys(const std::vector<std::string>& words) {
   return keys;
 }
 
+/// The values of flags whose type does not list them.
+const std::map<std::string_view, std::vector<std::string>>& known_values() {
+  using tawpipe::detail::names_of;
+  static const std::map<std::string_view, std::vector<std::string>> values{
+      {"--recompute", names_of<Recompute, recompute_policies>()},
+      {"--offload", {"off", "activations", "optimizer", "activations+optimizer"}},
+      {"--context-exchange", names_of<ContextExchange, context_exchanges>()},
+      {"--shard-states", names_of<StateSharding, state_shardings>()},
+      {"--reshard", names_of<Reshard, reshards>()},
+      {"--products", names_of<ProductFormat, product_formats>()},
+      {"--layer-code", names_of<LayerCode, layer_codes>()},
+      {"--emit", names_of<Framework, frameworks>()},
+      {"--cost", {"kernels", "roofline", "fixed:", "measured:"}},
+      {"--backend", {"host", "mpi", "cuda"}},
+      {"--semantics", names_of<CallSemantics, call_semantics>()},
+      {"--communicators", names_of<CallCommunicators, call_communicators>()},
+      {"--microbatch", {"auto"}},
+      {"--usable-memory", {}},
+  };
+  return values;
+}
+
 /// The values of a flag, as far as they can be listed.
 std::vector<std::string> values_of(const CLI::Option& option, const std::vector<std::string>& words) {
   const std::string flag = option.get_name();
@@ -107,9 +114,7 @@ std::vector<std::string> values_of(const CLI::Option& option, const std::vector<
     for (std::string& name : names) name.insert(0, before);
     return names;
   }
-  for (const FlagValues& known : known_values) {
-    if (known.flag == flag) return words_of(known.values, ' ');
-  }
+  if (const auto known = known_values().find(flag); known != known_values().end()) return known->second;
   std::vector<std::string> values = words_of(option.get_type_name(), '|');
   std::erase_if(values, [](const std::string& value) {
     return std::any_of(value.begin(), value.end(), [](char c) { return (c >= 'A' && c <= 'Z') || c == '-' || c == '.'; });

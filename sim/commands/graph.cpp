@@ -72,14 +72,9 @@ void write_times(const Timeline& timeline, OutputFile& file) {
   file(out);
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 }  // namespace
 
 int run_graph_simulate(const GraphRequest& request) {
-  if (request.file.empty()) throw InputError("which graph? Give a file of format tg1, or - for standard input");
   check_outputs({{"--json", request.json}, {"--times", request.times}});
   const TaskGraph graph = read_graph(request.file);
   const auto begin = std::chrono::steady_clock::now();
@@ -131,7 +126,6 @@ int run_graph_simulate(const GraphRequest& request) {
 }
 
 int run_graph_export(Request request, const std::string& out) {
-  if (out.empty()) throw InputError("--out is missing; give a file such as graph.tg, or - for standard output");
   if (request.hold_sms.empty()) request.hold_sms = "off";  // a plain graph cannot express it
   const ScheduleChoice choice = named_schedule(request);
   Problem problem = resolve(request, false);
@@ -141,7 +135,7 @@ int run_graph_export(Request request, const std::string& out) {
       std::visit([&](const auto& cost) { return export_task_graph(prediction.schedule, problem.cluster, cost); }, problem.cost);
   OutputFile file{out};
   const auto write = [&](std::string_view text) { file(text); };
-  if (ends_with(out, ".json")) {
+  if (out.ends_with(".json")) {
     write_task_graph_json(exported.graph, write);
   } else {
     write_task_graph(exported.graph, write);

@@ -34,6 +34,9 @@ struct PlanFlags {
 /// numbers of sequences
 std::int64_t batch_of_tokens(const PlanFlags& flags);
 
+/// The flags with a usual value in place of each that the search chooses.
+Request usual_request(const PlanFlags& flags);
+
 /// A lower bound on the time of any schedule for the problem of the flags. @throws InputError  for
 /// anything missing or impossible.
 int run_bound(const PlanFlags& flags);

@@ -15,13 +15,7 @@
 namespace tawpipe::sim {
 
 PlanRequest resolve_plan(const PlanFlags& flags) {
-  Request fixed = flags.base;
-  fixed.products = std::string{split(flags.base.products, ',').front()};
-  fixed.global_batch = batch_of_tokens(flags);
-  if (fixed.recompute == "any" || fixed.recompute == "auto") fixed.recompute.clear();
-  if (fixed.layout == "any") fixed.layout = "tcsd";
-  if (fixed.microbatch == "auto") fixed.microbatch.clear();
-  fixed.mesh = {};
+  const Request fixed = usual_request(flags);
   PlanRequest request{.problem = resolve(fixed, true)};
   request.microbatch_sizes = std::exchange(request.problem.microbatch_sizes, {});
   if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
@@ -44,10 +38,8 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   const Request& base = flags.base;
   request.problem.overlap_gradients |= open("--overlap-grad-reduce", base.overlap_gradients, defaults.overlap_gradients);
   request.problem.overlap_gathers |= open("--overlap-param-gather", base.overlap_gathers, defaults.overlap_gathers);
-  // Transformer Engine overlaps no products in 4 bits, nor with one scale for each 32 numbers.
-  const ProductFormat products = request.problem.model ? request.problem.model->products : ProductFormat::bits16;
   const bool may_overlap =
-      products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8 && request.problem.sequence_parallel;
+      request.problem.sequence_parallel && (!request.problem.model || overlaps_collectives(request.problem.model->products));
   request.problem.tensor_overlap |= may_overlap && open("--tp-comm-overlap", base.tensor_overlap, defaults.tensor_overlap);
   if (open("--shard-states", base.shard_states, defaults.shard_states))
     request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
@@ -70,15 +62,17 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   return planned;
 }
 
-Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch) {
+Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch, std::optional<Framework> switches) {
   const std::vector<std::string_view> formats = split(flags.base.products, ',');
-  if (formats.size() == 1) return search_plan(flags, resolve_plan(flags), what, watch);
   std::optional<Planned> best;
   std::vector<Planned::Format> tried;
   for (const std::string_view format : formats) {
     PlanFlags one = flags;
     one.base.products = format;
-    Planned found = search_plan(one, resolve_plan(one), concat(what, " with ", format), watch);
+    if (switches) take_best_switches(*switches, one);
+    const std::string name = formats.size() > 1 ? concat(what, " with ", format) : std::string{what};
+    Planned found = search_plan(one, resolve_plan(one), name, watch);
+    if (formats.size() == 1) return found;
     const bool fits = !found.result.plans.empty();
     tried.push_back({one.base.products, fits ? std::optional{found.best().makespan} : std::nullopt});
     const bool stopped = found.result.stopped;
@@ -124,6 +118,17 @@ std::int64_t batch_of_tokens(const PlanFlags& flags) {
                           below > 0 ? concat(below, " and ") : std::string{}, below + sequence));
 }
 
+Request usual_request(const PlanFlags& flags) {
+  Request usual = flags.base;
+  usual.products = std::string{split(flags.base.products, ',').front()};
+  usual.global_batch = batch_of_tokens(flags);
+  if (usual.recompute == "any" || usual.recompute == "auto") usual.recompute.clear();
+  if (usual.layout == "any") usual.layout = "tcsd";
+  if (usual.microbatch == "auto") usual.microbatch.clear();
+  usual.mesh = {};
+  return usual;
+}
+
 PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   std::optional<TodayFile> today;
   std::optional<Framework> framework;
@@ -141,8 +146,7 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
     throw InputError("--cuda-graphs is written by --emit megatron only, as the others capture none in training; leave it out");
   }
   if (today) take_optimizer(today->job, flags.base);
-  if (framework) take_best_switches(*framework, flags);
-  PlanAnswer answer{.planned = search_plans(flags, "planning", watch), .today = {}, .emitted = {}};
+  PlanAnswer answer{.planned = search_plans(flags, "planning", watch, framework), .today = {}, .emitted = {}};
   if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
   if (today) answer.today = simulate_today(answer.planned, *std::move(today));
   if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);

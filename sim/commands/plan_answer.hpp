@@ -36,7 +36,9 @@ PlanRequest resolve_plan(const PlanFlags& flags);
 /// One search. @param what  its name, for `watch`
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch);
 /// The best plan of a search for each format of products that the flags list.
-Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch);
+/// @param switches  the framework whose switches are taken, if any
+Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch,
+                     std::optional<Framework> switches = {});
 /// Everything that the flags request except --devices. @throws InputError  for anything missing or
 /// impossible
 PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch);

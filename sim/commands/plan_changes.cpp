@@ -35,7 +35,7 @@ Cluster with_faster_products(const Cluster& cluster) {
 /// A search of what the best plan leaves open with its schedule, options and mesh.
 PlanRequest around_best(PlanRequest request, const Plan& best) {
   const Mesh& mesh = best.layout.mesh;
-  request.axes = {mesh.tensor, mesh.context, mesh.expert, mesh.pipeline, mesh.data};
+  request.axes = mesh.sizes();
   request.orders = {mesh.order};
   request.schedules = {best.choice};
   if (best.layout.exchange) request.exchanges = {*best.layout.exchange};
@@ -78,7 +78,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
     trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
-  if (flags.base.products.empty() && !flags.is_given("--products") && cluster.device(Rank{0}).peak_fp8.value() > 0) {
+  if (flags.base.products.empty() && cluster.device(Rank{0}).peak_fp8.value() > 0) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";
     trials.push_back({{"products in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});

@@ -142,13 +142,7 @@ void take_best_switches(Framework framework, PlanFlags& flags) {
   if (flags.today.empty() && flags.base.layer_code.empty() && framework != Framework::megatron) {
     flags.base.layer_code = name(framework == Framework::torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused);
   }
-  Request fixed = flags.base;
-  if (fixed.recompute == "any") fixed.recompute = "full";
-  if (fixed.layout == "any") fixed.layout = "tcsd";
-  if (fixed.microbatch == "auto") fixed.microbatch.clear();
-  fixed.mesh = {};
-  fixed.global_batch = batch_of_tokens(flags);
-  const Problem best = with_best_switches(framework, resolve(fixed, true));
+  const Problem best = with_best_switches(framework, resolve(usual_request(flags), true));
   take_switches(flags.base, best,
                 [&](const char* flag) { return flags.is_given(flag) || flag == std::string_view{"--offload"}; });
 }

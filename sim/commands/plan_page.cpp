@@ -39,11 +39,8 @@ void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann
   ReportPage page{
       .command = "plan",
       .title = concat("Plans for ", asked.model->name, " on ", all.size() > 1 ? "more and more of " : "", asked.cluster.name()),
-      .problem = describe(asked),
+      .problem = describe_question(asked),
       .answer = std::move(answer)};
-  if (const auto at = page.problem.find(", recomputation "); at != std::string::npos) {
-    page.problem.erase(at, page.problem.find('\n', at) - at);  // it is one of the results
-  }
   std::vector<Problem> problems;
   std::vector<Prediction> predictions;
   problems.reserve(max_drawn);

@@ -134,11 +134,7 @@ std::string searched_text(const PlanResult& result) {
 
 std::string result_text(const Planned& planned, const TableStyle& style) {
   const PlanResult& result = planned.result;
-  Problem shown = planned.request.problem;
-  std::string text = describe(shown) + "\n";
-  if (const auto at = text.find(", recomputation "); at != std::string::npos) {
-    text.erase(at, text.find('\n', at) - at);  // it is one of the results
-  }
+  std::string text = describe_question(planned.request.problem) + "\n";
   if (result.plans.empty()) return text + searched_text(result);
   const std::vector<const Plan*> others = shown_plans(planned);
   text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n";

@@ -264,7 +264,7 @@ class Sweep {
       row.bubble = summary.bubble.ratio;
       row.exposed_s = summary.communication.exposed_s;
       row.egress = static_cast<double>(summary.traffic.max_node_egress_bytes());
-      for (const auto& peak : summary.peak_memory) row.memory = std::max(row.memory, static_cast<double>(peak.total.value()));
+      row.memory = static_cast<double>(summary.fullest().value());
       row.microbatch = summary.microbatch_size;
       row.fits = summary.out_of_memory.empty();
     } catch (const InputError& error) {

@@ -16,7 +16,7 @@ struct OrderRequest {
   std::string mend;                   ///< --mend FILE|-: destination of the fixed order
 };
 
-/// Whether the file has an order to check: calls, or PyTorch's rows.
+/// Whether the file has an order to check: calls, PyTorch's rows, or a Chakra trace.
 bool has_order(const ScheduleFile& file);
 /// Checks it, searches for a fix, and writes the fixed order if requested. @pre has_order(file)
 /// @throws InputError  for unknown names of flags, and for rows that PyTorch would refuse.

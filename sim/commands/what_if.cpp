@@ -131,9 +131,10 @@ WhatIf scaled(const TracedRun& run, const std::string& text) {
         one_line(concat("--scale ", text, " must be a kind of operation and what its times are multiplied by, as matmul=0.5")));
   }
   TimeScale scale{.factor = *factor};
-  std::vector<std::string> known{"compute", "forward", "backward", "update", "/EXPRESSION/"};
-  for (int k = 1; k < trace_kinds; ++k) known.emplace_back(name(static_cast<TraceKind>(k)));
-  const auto kind_at = std::find(known.begin(), known.end(), kind) - known.begin();
+  constexpr Op passes[] = {Op::forward, Op::backward, Op::update};
+  const auto pass = std::find_if(std::begin(passes), std::end(passes), [&](Op op) { return name(op) == kind; });
+  int trace_kind = 1;
+  while (trace_kind < trace_kinds && name(static_cast<TraceKind>(trace_kind)) != kind) ++trace_kind;
   if (kind.size() > 2 && kind.front() == '/' && kind.back() == '/') {
     try {
       const std::regex expression{kind.substr(1, kind.size() - 2)};
@@ -144,13 +145,17 @@ WhatIf scaled(const TracedRun& run, const std::string& text) {
     if (std::count(scale.names.begin(), scale.names.end(), 1) == 0) {
       throw InputError(one_line(concat("--scale ", kind, ": no operation of the traces has such a name")));
     }
-  } else if (kind_at == 0) {
+  } else if (kind == "compute") {
     scale.computations = true;
-  } else if (kind_at >= 1 && kind_at <= 3) {
-    scale.op = kind_at == 1 ? Op::forward : kind_at == 2 ? Op::backward : Op::update;
-  } else if (kind_at > 4 && kind_at < std::ssize(known)) {
-    scale.kind = static_cast<TraceKind>(kind_at - 4);
+  } else if (pass != std::end(passes)) {
+    scale.op = *pass;
+  } else if (trace_kind < trace_kinds) {
+    scale.kind = static_cast<TraceKind>(trace_kind);
   } else {
+    std::vector<std::string> known{"compute"};
+    for (const Op op : passes) known.emplace_back(name(op));
+    known.emplace_back("/EXPRESSION/");
+    for (int k = 1; k < trace_kinds; ++k) known.emplace_back(name(static_cast<TraceKind>(k)));
     throw InputError(one_line(concat("--scale: ", unknown_name("kind", kind, known))));
   }
   const std::string how = *factor == 0 ? std::string{"takes no time"} : fmt::format("takes {} times as long", *factor);

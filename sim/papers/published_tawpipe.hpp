@@ -132,8 +132,13 @@ inline std::vector<Cell> read_tawpipe_cells(const CsvTable& file) {
     Cell cell;
     cell.table = file.text(row, file.column("table"));
     cell.schedule = file.text(row, file.column("schedule"));
-    cell.hidden = static_cast<int>(number("hidden"));
-    cell.sequence = static_cast<int>(number("sequence"));
+    const auto size = [&](std::string_view column) {
+      const double value = number(column);
+      if (!(value >= 1 && value <= 1e6)) throw file.fail(row, file.column(column), "must be a whole number from 1 to 1000000");
+      return static_cast<int>(value);
+    };
+    cell.hidden = size("hidden");
+    cell.sequence = size("sequence");
     cell.tokens = number("throughput_tokens_per_gpu_s");
     cell.memory_gib = number("peak_memory_gb");
     cell.nccl_share = number("nccl_time_share");
@@ -141,7 +146,6 @@ inline std::vector<Cell> read_tawpipe_cells(const CsvTable& file) {
     cell.out_of_memory = cell.tokens <= 0 && cell.memory_gib <= 0 && cell.nccl_s <= 0;
     tawpipe_variant(cell.schedule);
     tawpipe_efficiency(cell.hidden);
-    if (cell.sequence < 1) throw InputError(concat("row ", row + 1, " of the published cells has no sequence length"));
     cells.push_back(std::move(cell));
   }
   return cells;

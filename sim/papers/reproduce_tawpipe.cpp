@@ -61,11 +61,7 @@ Summary predict_setup(const Setup& setup, double usable_memory) {
   return predict(problem).summary;
 }
 
-double memory_gib(const Summary& summary) {
-  Bytes most;
-  for (const auto& peak : summary.peak_memory) most = std::max(most, peak.total);
-  return static_cast<double>(most.value()) / (1 << 30);
-}
+double memory_gib(const Summary& summary) { return static_cast<double>(summary.fullest().value()) / (1 << 30); }
 
 /// NCCL's kernels on a rank: the time that its lanes of communication are busy, mean over the
 /// ranks.

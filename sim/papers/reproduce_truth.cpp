@@ -47,7 +47,7 @@ Duration longest_rank(const Prediction& prediction) {
 }
 
 /// @param left_out  a figure that takes its unfitted value; null: none
-TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const FittedFigure* left_out) {
+TruthOutcome predict_row(const TruthRow& row, const FittedFigure* left_out = nullptr) {
   TruthOutcome outcome;
   outcome.row = row;
   auto problem = truth_problem(row);
@@ -60,7 +60,6 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
     KernelCost taken = std::get<KernelCost>(posed.cost);
     outcome.device = posed.cluster.device(Rank{0}).name;
     outcome.generation = taken.curves(posed.cluster.device(Rank{0})).generation;
-    taken.changes.insert(taken.changes.end(), cost.changes.begin(), cost.changes.end());
     if (left_out != nullptr && has_figure(outcome.generation, *left_out)) {
       for (const CurveField& field : curve_fields()) {
         if (field.name == left_out->field) taken.changes.emplace_back(field.member, left_out->unfitted);
@@ -70,9 +69,7 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
     const Prediction prediction = predict(posed);
     outcome.measured_s = measured_seconds(row, posed);
     outcome.predicted_s = to_seconds(row.checks_after_update() ? longest_rank(prediction) : prediction.summary.makespan);
-    for (const PeakMemory& peak : prediction.summary.peak_memory) {
-      outcome.predicted_gib = std::max(outcome.predicted_gib, static_cast<double>(peak.total.value()) / gib);
-    }
+    outcome.predicted_gib = static_cast<double>(prediction.summary.fullest().value()) / gib;
     outcome.device_gib = static_cast<double>(prediction.summary.device_memory.front().value()) / gib;
   } catch (const Error& error) {
     outcome.why_not = error.what();
@@ -80,18 +77,17 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
   return outcome;
 }
 
-std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const KernelCost& cost) {
+std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows) {
   std::vector<TruthOutcome> outcomes(rows.size());
-  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i], cost, nullptr); });
+  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i]); });
   return outcomes;
 }
 
 /// The same without a fitted figure: rows on devices that have it are predicted again, the
 /// others kept.
-std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes,
-                                          const KernelCost& cost) {
+std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes) {
   in_parallel(outcomes.size(), "predicting", [&](std::size_t i) {
-    if (has_figure(outcomes[i].generation, figure)) outcomes[i] = predict_row(outcomes[i].row, cost, &figure);
+    if (has_figure(outcomes[i].generation, figure)) outcomes[i] = predict_row(outcomes[i].row, &figure);
   });
   return outcomes;
 }
@@ -303,11 +299,10 @@ int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);  // before anything is computed
   PictureFile chart{"--chart", request.chart};
-  const std::vector<TruthOutcome> outcomes = predict_rows(rows, request.cost);
+  const std::vector<TruthOutcome> outcomes = predict_rows(rows);
   std::vector<LeftOut> others;
   if (request.left_out) {
-    for (const FittedFigure& figure : fitted_figures())
-      others.push_back({&figure, predict_without(figure, outcomes, request.cost)});
+    for (const FittedFigure& figure : fitted_figures()) others.push_back({&figure, predict_without(figure, outcomes)});
   }
   if (file) {
     (*file)(json_of(outcomes, left_out_json(others)).dump(2) + "\n");

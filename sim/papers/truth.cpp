@@ -77,15 +77,14 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
   int size = std::min(row.gpus, rack ? 72 : 8);
   while (row.gpus % size != 0) --size;
   const LinkSpeeds speeds = link_speeds(known.sm);
-  const double nvlinks = known.sm >= 90 ? 18 : known.sm == 80 ? (device.name.starts_with("A800") ? 8 : 12) : 6;
   return ClusterBuilder{}
       .name(concat(row.gpus, " x ", device.name))
       .device(device)
       .nodes(row.gpus / size)
       .devices_per_node(size)
       .adapters_per_node(row.adapters > 0 ? row.adapters : size)
-      .intra_node({speeds.nvlink * nvlinks, Duration{3'400'000}})
-      .inter_node({speeds.network, Duration{14'000'000}})
+      .intra_node({speeds.nvlink * usual_nvlinks(known), nccl_latency::nvlink})
+      .inter_node({speeds.network, nccl_latency::network})
       .host_link({rack ? BytesPerSecond{450e9} : speeds.pcie, speeds.device_pcie_latency})
       .build();
 }
@@ -298,11 +297,10 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   }
   problem.overlap_gradients = said("overlap_grad_reduce", modern);
   problem.overlap_gathers = said("overlap_param_gather", modern);
-  // Transformer Engine has no such products in 4 bits, nor with one scale for each 32 numbers.
-  const bool plain = problem.model->products != ProductFormat::nvfp4 && problem.model->products != ProductFormat::mxfp8;
-  problem.tensor_overlap = fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && plain);
-  if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
-    problem.model->edges_count_as_layers = true;
+  problem.tensor_overlap =
+      fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && overlaps_collectives(problem.model->products));
+  const std::int64_t chunks = std::int64_t{row.pp} * row.vp;
+  if (row.layers % chunks != 0 && (row.layers + 2) % chunks == 0) problem.model->edges_count_as_layers = true;
   set_graphs(problem.cost, captured_graphs(overlap));
   problem.offload = {.activations = *offloaded > 0, .layers = *offloaded};
   problem.usable_memory = 1;

@@ -55,7 +55,7 @@ struct TruthRow {
   /// "_sync".
   bool checks_after_update() const { return is_zero_bubble() && row.find("_sync") == std::string::npos; }
   /// Replicas: what the other degrees leave of the GPUs.
-  int dp() const { return gpus / (tp * cp * pp); }
+  int dp() const { return static_cast<int>(gpus / (std::int64_t{tp} * cp * pp)); }
 };
 
 /// The rows of a table with the columns of docs/accuracy.md; other columns are ignored.

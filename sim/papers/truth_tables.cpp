@@ -33,9 +33,11 @@ class Cells {
   Cells(const CsvTable& table, std::size_t row) : table_{table}, row_{row} {}
 
   const std::string& text(std::string_view column) const { return table_.text(row_, table_.column(column)); }
-  /// A whole number within `least` and `most`; `absent` where the cell is empty.
+  /// A whole number of at least `least`, below a million (int, three of which multiply) or a billion;
+  /// `absent` where the cell is empty.
   template <class Number>
-  Number count(std::string_view column, Number absent, Number least = 1, Number most = 1'000'000'000) const {
+  Number count(std::string_view column, Number absent, Number least = 1) const {
+    constexpr Number most = sizeof(Number) == 4 ? 1'000'000 : 1'000'000'000;
     const std::size_t at = table_.column(column);
     if (text(column).empty()) return absent;
     const double value = table_.number(row_, at);

@@ -108,6 +108,14 @@ TEST_CASE("the settings that are printed are those of the best plan that the fra
   }
 }
 
+TEST_CASE("the best of several formats of products is written as settings") {
+  const auto printed =
+      run("plan --emit megatron --cluster 2x4 --device H100-80G --model llama-8x4096 --sequence 2048 --global-batch 16 "
+          "--products 16bit,fp8");
+  CHECK(printed.code == 0);
+  CHECK(printed.out.find("--fp8-format") != std::string::npos);
+}
+
 TEST_CASE("CUDA graphs of today's run are planned with, and written for Megatron-LM only") {
   const support::Folder folder;
   const std::string file = folder.write("train.sh", script + " --cuda-graph-impl local --te-rng-tracker\n");

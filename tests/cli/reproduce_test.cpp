@@ -259,6 +259,11 @@ TEST_CASE("a bad table of measured runs is refused with its line and column") {
   refused(truth_names + row.replace(row.find(",8,gpt"), 6, ",x,gpt"), {"line 2", "gpus", "'x' is not a number"});
   row = small_row;
   refused(truth_names + row.replace(row.find(",8,gpt"), 6, ",6,gpt"), {"line 2", "gpus", "does not divide the 6 GPUs"});
+  row = small_row;  // 2^32 ranks
+  refused(truth_names + row.replace(row.find(",2,1,1,2,1,none"), 15, ",65536,1,32768,2,1,none"), {"line 2", "4294967296"});
+  row = small_row;
+  refused(truth_names + row.replace(row.find(",2,1,1,2,1,none"), 15, ",2,1,1,2,536870912,none"),
+          {"line 2", "vp", "whole number from 1 to 1000000"});
   row = small_row;
   refused(truth_names + row.replace(row.find(",1.1,"), 5, ",-1,"), {"line 2", "step_time_s", "negative"});
   row = small_row;

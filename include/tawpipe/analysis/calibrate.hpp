@@ -10,7 +10,6 @@
 
 #include "tawpipe/analysis/calibration.hpp"
 #include "tawpipe/analysis/detail/message_fit.hpp"
-#include "tawpipe/analysis/detail/nonnegative_fit.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/measured.hpp"
@@ -48,22 +47,20 @@ class Calibrator {
 
   Calibration finish() {
     MeasuredCost& cost = result_.cost;
-    finish_pass(Op::forward, forward_, cost.forward);
-    finish_pass(Op::backward, backward_, cost.backward);
-    finish_pass(Op::backward_input, backward_input_, cost.backward_input);
-    finish_pass(Op::backward_weight, backward_weight_, cost.backward_weight);
+    finish_pass(result_, Op::forward, forward_, cost.forward);
+    finish_pass(result_, Op::backward, backward_, cost.backward);
+    finish_pass(result_, Op::backward_input, backward_input_, cost.backward_input);
+    finish_pass(result_, Op::backward_weight, backward_weight_, cost.backward_weight);
     if (!update_.empty()) {
       const auto found = update_.solve();
       cost.update = MeasuredUpdate{.once = found[1], .byte = found[0]};
-      report(std::string{name(Op::update)}, update_, found);
+      add_class(result_, Op::update, update_, found);
     }
     messages_.finish(result_);
     return std::move(result_);
   }
 
  private:
-  using PassFit = NonnegativeFit<3>;
-
   static double duration(const MeasuredRun& run, std::size_t task) {
     return to_seconds(run.timeline.duration_of(id<TaskId>(task)));
   }
@@ -78,18 +75,6 @@ class Calibrator {
                    : !passes.backward_input  ? backward_weight_
                                              : backward_;
     fit.add({static_cast<double>(stage.layers), stage.first_edge ? 1.0 : 0.0, stage.last_edge ? 1.0 : 0.0}, seconds_taken);
-  }
-
-  void finish_pass(Op op, PassFit& fit, std::optional<MeasuredPass>& pass) {
-    if (fit.empty()) return;
-    const auto found = fit.solve();
-    pass = MeasuredPass{.layer = found[0], .embedding = found[1], .head = found[2]};
-    report(std::string{name(op)}, fit, found);
-  }
-
-  template <std::size_t n>
-  void report(std::string class_name, const NonnegativeFit<n>& fit, const typename NonnegativeFit<n>::Features& found) {
-    result_.classes.push_back({std::move(class_name), fit.size(), fit.size(), fit.mean(), fit.relative_error(found)});
   }
 
   const Cluster& cluster_;

@@ -16,7 +16,6 @@
 
 #include "tawpipe/analysis/calibration.hpp"
 #include "tawpipe/analysis/detail/message_fit.hpp"
-#include "tawpipe/analysis/detail/nonnegative_fit.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -98,7 +97,7 @@ class ProfileCalibrator {
     if (!update_.empty()) {
       const auto once = update_.solve();
       cost.update = MeasuredUpdate{.once = once[0]};
-      report(found.calibration, Op::update, update_, once);
+      add_class(found.calibration, Op::update, update_, once);
     }
     finish_collectives(found.calibration);
     found.products = products_;
@@ -110,7 +109,6 @@ class ProfileCalibrator {
   }
 
  private:
-  using PassFit = NonnegativeFit<3>;
   /// Kernels of one operation, group and size. Those that waited for a peer took longer, so the
   /// shortest is the best estimate.
   struct Alike {
@@ -123,19 +121,6 @@ class ProfileCalibrator {
     if (rank >= 0 && rank < cluster_.ranks()) return;
     throw InputError(concat("the profile has rank ", rank, ", and cluster ", quote(cluster_.name()), " has ", cluster_.ranks(),
                             " devices; give the cluster that it was taken on"));
-  }
-
-  template <std::size_t n>
-  static void report(Calibration& found, Op op, const NonnegativeFit<n>& fit,
-                     const typename NonnegativeFit<n>::Features& coefficients) {
-    found.classes.push_back({std::string{name(op)}, fit.size(), fit.size(), fit.mean(), fit.relative_error(coefficients)});
-  }
-
-  static void finish_pass(Calibration& found, Op op, PassFit& fit, std::optional<MeasuredPass>& pass) {
-    if (fit.empty()) return;
-    const auto parts = fit.solve();
-    pass = MeasuredPass{.layer = parts[0], .embedding = parts[1], .head = parts[2]};
-    report(found, op, fit, parts);
   }
 
   /// The collectives as a schedule, one after another, for the fit of timelines.

@@ -122,6 +122,14 @@ constexpr Duration seconds(double value) {
   return Duration{static_cast<std::int64_t>(picoseconds + 0.5)};
 }
 
+/// A duration times a factor, rounded to the nearest picosecond.
+/// @throws InputError  beyond the 106 days that fit
+constexpr Duration scaled(Duration time, double factor) {
+  const double picoseconds = static_cast<double>(time.value()) * factor;
+  if (!(picoseconds < 9.2e18)) throw InputError("a time grows beyond 106 days by a factor; give a smaller one");
+  return Duration{static_cast<std::int64_t>(picoseconds + 0.5)};
+}
+
 /// A Duration in seconds.
 constexpr double to_seconds(Duration duration) { return static_cast<double>(duration.value()) * 1e-12; }
 /// A TimePoint in seconds since the start.

@@ -19,21 +19,28 @@
 #include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/model/kernel.hpp"
+#include "tawpipe/topology/devices.hpp"
+#include "tawpipe/topology/link_speeds.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// The curves of a compute capability; A100's if it has none (has_own_curves()).
+/// The curves of a compute capability's generation, or none.
+constexpr const DeviceCurves* own_curves(int sm) {
+  if (sm == 103) return &curves::blackwell_ultra;
+  if (sm >= 100 && sm < 120) return &curves::blackwell;
+  if (sm >= 90 && sm < 100) return &curves::hopper;
+  return sm == 80 ? &curves::ampere : nullptr;
+}
+/// The same; A100's if there are none.
 constexpr const DeviceCurves& curves_of(int sm) {
-  if (sm == 103) return curves::blackwell_ultra;
-  return sm >= 100 && sm < 120 ? curves::blackwell : sm >= 90 && sm < 100 ? curves::hopper : curves::ampere;
+  const DeviceCurves* const own = own_curves(sm);
+  return own != nullptr ? *own : curves::ampere;
 }
 
 /// Whether the curves of a device are of its own generation, not A100's in place of it.
 inline bool has_own_curves(const DeviceSpec& device) {
-  for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return known.sm == 80 || (known.sm >= 90 && known.sm < 120);
-  }
-  return false;
+  const KnownDevice* const known = find_device(device.name);
+  return known != nullptr && own_curves(known->sm) != nullptr;
 }
 
 /// The SMs that NCCL's collectives hold: 16 channels by NVLink, and on devices before Blackwell 0.43
@@ -136,8 +143,8 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
 struct KernelCost {
   /// replace the generation's figures
   std::vector<std::pair<double DeviceCurves::*, double>> changes = {};
-  Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
-  HeldSms held_sms{};            ///< held by communications; off
+  Duration overhead = nccl_latency::start;  ///< of starting a send
+  HeldSms held_sms{};                       ///< held by communications; off
   CudaGraphs graphs = CudaGraphs::none;
 
   /// The generation's curves, with the changes, over the device's own multiprocessors; products by

@@ -13,6 +13,7 @@
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/cost/nccl_table.hpp"
 #include "tawpipe/topology/devices.hpp"
+#include "tawpipe/topology/link_speeds.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -31,18 +32,15 @@ inline double alone_on(const std::vector<LinkLoad>& loads, const Cluster& cluste
 
 /// Compute capability of a device; 80 for an unknown name.
 inline int compute_capability(const DeviceSpec& device) {
-  for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return known.sm;
-  }
-  return 80;
+  const KnownDevice* const known = find_device(device.name);
+  return known != nullptr ? known->sm : 80;
 }
 
 /// KnownDevice::sustained, sustained_narrow and attention; 1 for an unknown device.
 inline std::array<double, 3> device_shares(const DeviceSpec& device) {
-  for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return {known.sustained, known.sustained_narrow, known.attention};
-  }
-  return {1, 1, 1};
+  const KnownDevice* const known = find_device(device.name);
+  if (known == nullptr) return {1, 1, 1};
+  return {known->sustained, known->sustained_narrow, known->attention};
 }
 
 }  // namespace detail
@@ -184,8 +182,8 @@ TAWPIPE_INLINE NcclRing nccl_ring(std::span<const Rank> members, const Cluster& 
     ring.heads = static_cast<int>(std::min(ring.nodes == 1 ? max_heads : orders.size(), std::min(fewest, max_heads)));
     ring.nvlink_bandwidth = slowest;
   }
-  ring.extra_inside = std::max(0.0, inside.mean() - (ring.nvlink ? 3.4e-6 : 5.7e-6));
-  ring.extra_network = std::max(0.0, between.mean() - 14e-6);
+  ring.extra_inside = std::max(0.0, inside.mean() - to_seconds(ring.nvlink ? nccl_latency::nvlink : nccl_latency::pcie));
+  ring.extra_network = std::max(0.0, between.mean() - to_seconds(nccl_latency::network));
   return ring;
 }
 

@@ -9,6 +9,7 @@
 #include "tawpipe/cost/detail/pass_work.hpp"
 #include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
+#include "tawpipe/topology/link_speeds.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -16,14 +17,13 @@ namespace tawpipe::inline v0 {
 /// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after another, as
 /// kernels run. For a message: overhead + the route's latencies, then its bytes at the max-min fair
 /// share of the links it crosses.
-/// Source: Williams et al. 2009 (roofline); overhead: NCCL 2.28 graph/tuning.cc, base latency of
-/// ring/Simple, 8.4 us.
+/// Source: Williams et al. 2009 (roofline).
 struct RooflineCost {
   /// of the device's matrix peak, reached by matrix products and attention
   double utilization = 0.5;
   /// of the device's memory bandwidth, reached by elementwise kernels
   double memory_utilization = 0.8;
-  Duration overhead{8'400'000};  ///< of starting a transfer or collective
+  Duration overhead = nccl_latency::start;  ///< of starting a transfer or collective
   Algorithm all_reduce = Algorithm::ring;
   /// collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
   bool nccl_collectives = false;

@@ -32,11 +32,6 @@ struct FactoredCost {
   }
   bool paths_by_size() const { return tawpipe::paths_by_size(inner); }
   const HeldSms* held_sms() const { return held_sms_of(inner); }
-
- private:
-  static Duration scaled(Duration time, double factor) {
-    return Duration{static_cast<std::int64_t>(static_cast<double>(time.value()) * factor + 0.5)};
-  }
 };
 
 }  // namespace tawpipe

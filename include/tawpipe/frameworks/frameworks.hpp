@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/core/parse_name.hpp"
 #include "tawpipe/frameworks/deepspeed.hpp"
 #include "tawpipe/frameworks/megatron.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
@@ -15,25 +16,21 @@
 namespace tawpipe::inline v0 {
 
 enum class Framework : std::uint8_t { megatron, torchtitan, deepspeed };
+inline constexpr int frameworks = 3;
 
 /// "megatron", "torchtitan" or "deepspeed".
 constexpr std::string_view name(Framework framework) {
-  constexpr std::string_view names[3] = {"megatron", "torchtitan", "deepspeed"};
+  constexpr std::string_view names[frameworks] = {"megatron", "torchtitan", "deepspeed"};
   return names[static_cast<int>(framework)];
 }
 /// The name that its users know: "Megatron-LM".
 constexpr std::string_view title(Framework framework) {
-  constexpr std::string_view names[3] = {"Megatron-LM", "torchtitan", "DeepSpeed"};
+  constexpr std::string_view names[frameworks] = {"Megatron-LM", "torchtitan", "DeepSpeed"};
   return names[static_cast<int>(framework)];
 }
 
 /// A framework by name. @throws InputError  naming the nearest and all known names
-inline Framework parse_framework(std::string_view text) {
-  for (const auto framework : {Framework::megatron, Framework::torchtitan, Framework::deepspeed}) {
-    if (text == name(framework)) return framework;
-  }
-  throw InputError(unknown_name("framework", text, {"megatron", "torchtitan", "deepspeed"}));
-}
+inline Framework parse_framework(std::string_view text) { return detail::parse_name<Framework, frameworks>("framework", text); }
 
 /// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file name ending
 /// in .toml) torchtitan's, a script Megatron-LM's.
@@ -184,9 +181,7 @@ inline Problem with_best_switches(Framework framework, Problem problem) {
   problem.overlap_gradients = true;
   problem.overlap_gathers = !zero;
   if (framework == Framework::torchtitan) problem.sharding = StateSharding::parameters;
-  // Transformer Engine has no such products in 4 bits, nor with one scale for each 32 numbers.
-  const ProductFormat products = problem.model ? problem.model->products : ProductFormat::bits16;
-  problem.tensor_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8;
+  problem.tensor_overlap = !problem.model || overlaps_collectives(problem.model->products);
   if (framework != Framework::megatron) set_graphs(problem.cost, CudaGraphs::none);
   if (!zero) problem.parameter_bytes.gradient = problem.master_copies ? 4 : problem.parameter_bytes.weight;
   return problem;

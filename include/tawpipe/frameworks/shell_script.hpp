@@ -331,7 +331,7 @@ class ShellScript {
       text.remove_prefix(1);
       const auto term = factors(text);
       if (!term) return std::nullopt;
-      sum = minus ? *sum - *term : *sum + *term;
+      sum = minus ? saturating_subtract(*sum, *term) : saturating_add(*sum, *term);
     }
     return sum;
   }
@@ -342,7 +342,8 @@ class ShellScript {
       text.remove_prefix(1);
       const auto other = factor(text);
       constexpr std::int64_t most = std::int64_t{1} << 30;
-      if (!other || (divides && *other == 0) || *other > most || *product > most) return std::nullopt;
+      const auto is_large = [](std::int64_t value) { return value > most || value < -most; };
+      if (!other || (divides && *other == 0) || is_large(*other) || is_large(*product)) return std::nullopt;
       product = divides ? *product / *other : *product * *other;
     }
     return product;

@@ -9,6 +9,7 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_name.hpp"
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::inline v0 {
@@ -24,18 +25,12 @@ enum class Recompute : std::uint8_t {
   selective,
   full,  ///< the layer's input; its whole forward runs again
 };
+inline constexpr int recompute_policies = 3;
 
 /// "none", "selective" or "full".
 constexpr std::string_view name(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return "none";
-    case Recompute::selective:
-      return "selective";
-    case Recompute::full:
-      return "full";
-  }
-  return "";  // unreachable: every enumerator returns above
+  constexpr std::string_view names[recompute_policies] = {"none", "selective", "full"};
+  return names[static_cast<int>(recompute)];
 }
 
 /// The parts of a layer that selective recomputation runs again; none: its own choice.
@@ -96,10 +91,7 @@ inline RecomputeParts parse_recompute_parts(std::string_view text) {
 /// Parses the name of a recomputation policy. @throws InputError  naming the nearest and all known
 /// names.
 inline Recompute parse_recompute(std::string_view text) {
-  for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    if (text == name(recompute)) return recompute;
-  }
-  throw InputError(unknown_name("recomputation", text, {"none", "selective", "full"}));
+  return detail::parse_name<Recompute, recompute_policies>("recomputation", text);
 }
 
 /// The sequences of one iteration over all devices, cut into equal microbatches.

@@ -41,6 +41,12 @@ constexpr double bytes_of(ProductFormat format) {
 /// Whether it is narrower than the 16 bits that activations have.
 constexpr bool is_narrow(ProductFormat format) { return format != ProductFormat::bits16 && format != ProductFormat::bits32; }
 
+/// Whether products may overlap the collectives of their operands and results: Transformer Engine
+/// has no such products in 4 bits, nor with one scale for each 32 numbers.
+constexpr bool overlaps_collectives(ProductFormat format) {
+  return format != ProductFormat::nvfp4 && format != ProductFormat::mxfp8;
+}
+
 /// When a kernel runs.
 enum class KernelPass : std::uint8_t { forward, recompute, backward_input, backward_weight };
 

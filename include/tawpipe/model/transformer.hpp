@@ -15,6 +15,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/kernel.hpp"
+#include "tawpipe/model/layer_stack.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -96,7 +97,7 @@ struct Transformer {
   bool fused_swiglu = false;
   LayerCode code = LayerCode::megatron;
 
-  static constexpr int max_layers = 1 << 12;
+  static constexpr int max_layers = LayerStack::max_layers;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;
   static constexpr int max_vocab = 1 << 22;

@@ -62,12 +62,6 @@ struct WhatIfAnswer {
 
 namespace detail {
 
-inline Duration scaled(Duration time, double factor) {
-  const double value = static_cast<double>(time.value()) * factor;
-  if (!(value < 9.2e18)) throw InputError("a time grows beyond 106 days by that factor; give a smaller one");
-  return Duration{static_cast<std::int64_t>(value + 0.5)};
-}
-
 /// The typical time of each class of equal events; negative: none.
 class TypicalTimes {
  public:
@@ -133,8 +127,8 @@ inline std::vector<EventTimes> event_times(const TracedRun& run, const WhatIf& q
       const TracedEvent& event = step.events[e];
       if (typical && (question.ranks.empty() || question.ranks[index(event.rank)] != 0)) times.own[e] = typical->of(event);
       for (const TimeScale& scale : question.scales) {
-        if (scale.takes(event)) times.own[e] = detail::scaled(times.own[e], scale.factor);
-        if (scale.kind == TraceKind::host) times.delay[e] = detail::scaled(times.delay[e], scale.factor);
+        if (scale.takes(event)) times.own[e] = scaled(times.own[e], scale.factor);
+        if (scale.kind == TraceKind::host) times.delay[e] = scaled(times.delay[e], scale.factor);
       }
     }
     all.push_back(std::move(times));

@@ -193,15 +193,6 @@ inline std::string format_count(std::int64_t count) {
   return text;
 }
 
-/// How many of something a second: "13,629 tokens/s", "1.25 iterations/s"; "n/a" if it is not
-/// finite.
-inline std::string format_rate(double per_second, std::string_view of, int digits = 3) {
-  if (!std::isfinite(per_second) || std::fabs(per_second) > 9e18) return "n/a";
-  const double magnitude = std::fabs(per_second);
-  if (magnitude >= 999.5) return fmt::format("{} {}/s", format_count(std::llround(per_second)), of);
-  return fmt::format("{:.{}f} {}/s", per_second, detail::decimals_for(magnitude, digits), of);
-}
-
 /// A fraction as a share: 0.4501 is "45.0%"; "n/a" if it is not finite (a share of nothing).
 inline std::string format_percent(double fraction, int decimals = 1) {
   if (!std::isfinite(fraction)) return "n/a";

@@ -177,7 +177,7 @@ class KinetoProfile {
       const auto& noted = collective_of(events_, kernel);
       if (!noted) continue;
       const auto op = op_of(noted->name);
-      const std::int64_t bytes = noted->elements * bytes_of(noted->dtype);
+      const std::int64_t bytes = bytes_of(*noted);
       auto members = members_of(events_, *noted);
       if (!op || bytes == 0 || members.empty()) continue;
       profile_.collectives.push_back({*op, std::move(members), bytes, (kernel.end - kernel.start) * 1e-6, alone});

@@ -13,6 +13,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/link_speeds.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -110,8 +111,8 @@ struct FittedLink {
 /// relative errors, with the steps and the fraction of the buffer over each link of a ring
 /// (cost/collective_cost.hpp): all-reduce 2(n-1) and 2(n-1)/n, all-gather and reduce-scatter n-1
 /// and (n-1)/n, broadcast and reduce n-1 and 1, sendrecv 1 and 1.
-/// @param overhead_s  of starting an operation, in the cost model: 8.4 us
-inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = 8.4e-6) {
+/// @param overhead_s  of starting an operation, in the cost model
+inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = to_seconds(nccl_latency::start)) {
   const double n = run.ranks;
   const bool rooted = run.program == "broadcast" || run.program == "reduce";
   const double passes = run.program == "all_reduce" ? 2 : 1;

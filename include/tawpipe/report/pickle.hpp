@@ -59,7 +59,7 @@ class PickleReader {
         case 0x85:  // TUPLE1
         case 0x86:  // TUPLE2
         case 0x87:  // TUPLE3
-          gather(stack_.size() - std::min<std::size_t>(stack_.size(), op - 0x84));
+          gather(above_mark(op - 0x84));
           break;
         case 't':
         case 'l':
@@ -264,10 +264,14 @@ class PickleReader {
     }
     return size;
   }
-  nlohmann::json pop() {
+  /// Where the last `count` values begin, which are above the last mark.
+  std::size_t above_mark(std::size_t count) const {
     const std::size_t least = marks_.empty() ? 0 : marks_.back();
-    if (stack_.size() <= least) fail("an operation lacks its value");
-    finish(stack_.size() - 1);
+    if (stack_.size() - least < count) fail("an operation lacks its value");
+    return stack_.size() - count;
+  }
+  nlohmann::json pop() {
+    finish(above_mark(1));
     nlohmann::json value = std::move(stack_.back());
     stack_.pop_back();
     place_.pop_back();

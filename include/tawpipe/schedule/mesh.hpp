@@ -103,10 +103,18 @@ struct Mesh {
   /// named.
   std::vector<MeshAxis> order = {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data};
 
-  int size(MeshAxis axis) const {
-    const int sizes[mesh_axes] = {tensor, context, expert, pipeline, data};
-    return sizes[static_cast<int>(axis)];
+  /// [axis] its size
+  using Sizes = std::array<int, mesh_axes>;
+  static Mesh of(const Sizes& sizes, std::vector<MeshAxis> order) {
+    return {.tensor = sizes[0],
+            .context = sizes[1],
+            .data = sizes[4],
+            .expert = sizes[2],
+            .pipeline = sizes[3],
+            .order = std::move(order)};
   }
+  Sizes sizes() const { return {tensor, context, expert, pipeline, data}; }
+  int size(MeshAxis axis) const { return sizes()[static_cast<std::size_t>(axis)]; }
   /// The ranks that share one rank of the schedule.
   int shared() const { return tensor * context * expert; }
   /// The ranks that do the work of one rank of the schedule.

@@ -53,18 +53,6 @@ class PackedParameters {
     }
   }
 
-  /// The parameters in both, in this one's order.
-  PackedParameters intersect(const PackedParameters& other) const {
-    std::vector<ParameterRange> both;
-    for (const ParameterRange& range : ranges_) {
-      std::vector<ParameterRange> parts;
-      other.for_each_part(range, [&](ParameterRange part, std::int64_t) { parts.push_back(part); });
-      std::sort(parts.begin(), parts.end());
-      both.insert(both.end(), parts.begin(), parts.end());
-    }
-    return PackedParameters{std::move(both)};
-  }
-
   bool operator==(const PackedParameters& other) const { return ranges_ == other.ranges_; }
 
  private:

@@ -140,7 +140,7 @@ class Schedule {
   /// The lane a task occupies on `rank`, which must be one of its ends or members.
   int lane_on(TaskId id, Rank rank) const { return task(id).lane_on(rank); }
 
-  /// Bytes of memory that the schedule itself takes.
+  /// Bytes of memory that its tables of tasks, buffers and groups take, nearly all that it takes.
   std::size_t memory_bytes() const {
     return parts_.tasks.capacity() * sizeof(Task) + parts_.dependencies.bytes() + parts_.program.bytes() + parts_.groups.bytes() +
            parts_.buffers.capacity() * sizeof(Buffer) + parts_.uses.bytes() + parts_.pieces.bytes() + parts_.splits.bytes() +

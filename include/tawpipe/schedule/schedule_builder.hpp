@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/parameter_space.hpp"
+#include "tawpipe/schedule/detail/distinct_rows.hpp"
 #include "tawpipe/schedule/detail/gathered_copies.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -173,35 +173,6 @@ class ScheduleBuilder {
     std::int32_t next;
     std::uint8_t lane;
   };
-  /// Rows of which no two are equal.
-  template <class T>
-  class DistinctRows {
-   public:
-    /// The row with these items, added if it does not exist.
-    template <class Id>
-    Id find(const std::vector<T>& row) {
-      const auto [at, added] = ids_.try_emplace(row, static_cast<std::int32_t>(ids_.size()));
-      if (added) {
-        items_.insert(items_.end(), row.begin(), row.end());
-        begin_.push_back(static_cast<std::uint32_t>(items_.size()));
-      }
-      return id<Id>(at->second);
-    }
-    std::span<const T> operator[](std::size_t row) const {
-      return std::span<const T>{items_}.subspan(begin_[row], begin_[row + 1] - begin_[row]);
-    }
-    /// Empty afterwards.
-    Rows<T> rows() {
-      begin_.shrink_to_fit();
-      items_.shrink_to_fit();
-      return Rows<T>{std::move(begin_), std::move(items_)};
-    }
-
-   private:
-    std::vector<std::uint32_t> begin_{0};
-    std::vector<T> items_;
-    std::map<std::vector<T>, std::int32_t> ids_;
-  };
 
   template <class T>
   static Rows<T> take_rows(GrowingArray<std::uint32_t>& begin, GrowingArray<T>& items) {
@@ -248,10 +219,10 @@ class ScheduleBuilder {
   GrowingArray<TaskId> dependency_items_;
   GrowingArray<std::uint32_t> use_begin_;
   GrowingArray<Use> use_items_;
-  DistinctRows<Rank> groups_;
-  DistinctRows<ParameterRange> pieces_;
-  DistinctRows<PiecesId> splits_;
-  DistinctRows<Bytes> pair_sizes_;
+  detail::DistinctRows<Rank> groups_;
+  detail::DistinctRows<ParameterRange> pieces_;
+  detail::DistinctRows<PiecesId> splits_;
+  detail::DistinctRows<Bytes> pair_sizes_;
   std::vector<State> state_;
   std::vector<Reader> readers_;
   std::int32_t free_reader_ = -1;  ///< list of free entries in readers_
@@ -279,13 +250,10 @@ TAWPIPE_INLINE ScheduleBuilder::ScheduleBuilder(const Schedule& schedule)
   stages(parts.stages);
   bodies(parts.bodies);
   mesh(parts.mesh);
-  // No two rows of these tables are equal, so each keeps its id.
-  for (std::size_t i = 0; i < parts.groups.size(); ++i) groups_.find<GroupId>({parts.groups[i].begin(), parts.groups[i].end()});
-  for (std::size_t i = 0; i < parts.pieces.size(); ++i) pieces_.find<PiecesId>({parts.pieces[i].begin(), parts.pieces[i].end()});
-  for (std::size_t i = 0; i < parts.splits.size(); ++i) splits_.find<SplitId>({parts.splits[i].begin(), parts.splits[i].end()});
-  for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
-    pair_sizes_.find<SplitId>({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
-  }
+  groups_.take(parts.groups);
+  pieces_.take(parts.pieces);
+  splits_.take(parts.splits);
+  pair_sizes_.take(parts.pair_sizes);
 }
 
 TAWPIPE_INLINE void ScheduleBuilder::stages(std::vector<StageWork> stages) {

@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/parse_name.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -19,20 +18,17 @@ enum class StateSharding : std::uint8_t {
   gradients,   ///< ZeRO-2
   parameters,  ///< ZeRO-3, FSDP
 };
+inline constexpr int state_shardings = 4;
 
 /// "none", "optimizer", "gradients" or "parameters".
 constexpr std::string_view name(StateSharding sharding) {
-  constexpr std::string_view names[4] = {"none", "optimizer", "gradients", "parameters"};
+  constexpr std::string_view names[state_shardings] = {"none", "optimizer", "gradients", "parameters"};
   return names[static_cast<int>(sharding)];
 }
 
 /// Parses a name. @throws InputError  naming the nearest and all known names.
 inline StateSharding parse_state_sharding(std::string_view text) {
-  for (const auto sharding :
-       {StateSharding::none, StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters}) {
-    if (text == name(sharding)) return sharding;
-  }
-  throw InputError(unknown_name("sharding of states", text, {"none", "optimizer", "gradients", "parameters"}));
+  return detail::parse_name<StateSharding, state_shardings>("sharding of states", text);
 }
 
 /// How long gathered parameters, and gradients that are not yet summed, are kept whole.
@@ -41,19 +37,15 @@ enum class Reshard : std::uint8_t {
   step,        ///< gathered before their first use, and summed after their last, once an iteration
   microbatch,  ///< gathered before each computation and summed after each backward
 };
+inline constexpr int reshards = 3;
 
 /// "auto", "step" or "microbatch".
 constexpr std::string_view name(Reshard reshard) {
-  constexpr std::string_view names[3] = {"auto", "step", "microbatch"};
+  constexpr std::string_view names[reshards] = {"auto", "step", "microbatch"};
   return names[static_cast<int>(reshard)];
 }
 
 /// Parses a name. @throws InputError  naming the nearest and all known names.
-inline Reshard parse_reshard(std::string_view text) {
-  for (const auto reshard : {Reshard::automatic, Reshard::step, Reshard::microbatch}) {
-    if (text == name(reshard)) return reshard;
-  }
-  throw InputError(unknown_name("reshard", text, {"auto", "step", "microbatch"}));
-}
+inline Reshard parse_reshard(std::string_view text) { return detail::parse_name<Reshard, reshards>("reshard", text); }
 
 }  // namespace tawpipe

@@ -57,7 +57,7 @@ struct Shards {
   }
 
  private:
-  static WholeRange numbers() { return {.low = 1, .high = 65536, .reason = "no model has more layers to cut"}; }
+  static WholeRange numbers() { return {.low = 1, .high = LayerStack::max_layers, .reason = "no model has more layers to cut"}; }
 };
 
 /// The names of true, false and none.

@@ -69,7 +69,7 @@ inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector
   if (!problem.model || !costs || !problem.noise.is_none() || problem.sequence < 1) return std::nullopt;
   const Mesh mesh = problem.mesh.over(problem.cluster.ranks());
   PlanRequest request{.problem = problem,
-                      .axes = {mesh.tensor, mesh.context, mesh.expert, mesh.pipeline, mesh.data},
+                      .axes = mesh.sizes(),
                       .orders = {mesh.order},
                       .microbatch_sizes = problem.candidate_sizes(),
                       .recompute = std::move(recomputes),
@@ -142,9 +142,7 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
     const Predictor predictor{fixed, registry};
     for (const ScheduleChoice& variant : variants) {
       if (any && best && best->summary.fits()) break;
-      Chosen next{variant, recompute, 0, predictor.best(variant).summary};
-      const bool faster = best && next.summary.makespan < best->summary.makespan;
-      if (!best || (next.summary.fits() && (faster || !best->summary.fits()))) best = std::move(next);
+      keep_better(best, Chosen{variant, recompute, 0, predictor.best(variant).summary});
     }
   }
   best->choice = notable(std::move(best->choice), choice, registry);
@@ -178,11 +176,7 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& regist
     return Predictor{fixed, registry}.best(hopeless);
   }
   std::optional<Chosen> best;
-  for (const ScheduleChoice& choice : problem.schedules) {
-    Chosen next = choose(problem, choice, registry);
-    const bool faster = best && next.summary.makespan < best->summary.makespan;
-    if (!best || (next.summary.fits() && (faster || !best->summary.fits()))) best = std::move(next);
-  }
+  for (const ScheduleChoice& choice : problem.schedules) detail::keep_better(best, choose(problem, choice, registry));
   if (!best) throw InputError("the problem names no schedule to predict");
   const Problem fixed = chosen_problem(problem, *best);
   return Predictor{fixed, registry}.best();

@@ -77,7 +77,7 @@ struct PlanResult {
 };
 
 /// Whether two plans are equivalent: a schedule with the same time and memory, on axes of the same
-/// sizes with the same microbatches.
+/// sizes with the same microbatches, recomputation and offload.
 inline bool alike(const Plan& a, const Plan& b) {
   return a.choice.schedule == b.choice.schedule && a.summary.makespan == b.summary.makespan &&
          a.summary.fullest() == b.summary.fullest() && a.layout.mesh.tensor == b.layout.mesh.tensor &&
@@ -91,7 +91,7 @@ using PlanThreads = FunctionRef<void(std::size_t count, FunctionRef<void(std::si
 
 /// The progress of the search, for a display.
 struct PlanProgress {
-  std::int64_t done = 0;  ///< of `whole`: of the candidates or of the budget, whichever ends first
+  std::int64_t done = 0;  ///< of `whole`: 0.8 for the candidates in their order, then the rest
   std::int64_t whole = 0;
   const Plan* best = nullptr;  ///< null until something fits
 };

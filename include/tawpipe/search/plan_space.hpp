@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -42,7 +41,7 @@ struct PlanLayout {
 struct PlanRequest {
   /// its mesh, recomputation, sizes and schedules are results: not read
   Problem problem;
-  std::array<int, mesh_axes> axes = {};  ///< [axis] the size that it must have; 0: any
+  Mesh::Sizes axes = {};  ///< [axis] the size that it must have; 0: any
   std::vector<std::vector<MeshAxis>> orders = {{MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data},
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
   /// empty: the powers of two that divide a replica's part of the batch
@@ -126,10 +125,10 @@ inline std::vector<MeshAxis> places_of(const Mesh& mesh) {
 /// The meshes over all devices. An axis added to MeshAxis is searched according to axis_sizes().
 inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
   const int ranks = request.problem.cluster.ranks();
-  std::vector<std::array<int, mesh_axes>> found{{1, 1, 1, 1, 1}};
+  std::vector<Mesh::Sizes> found{Mesh{.pipeline = 1}.sizes()};
   for (int a = 0; a < mesh_axes; ++a) {
     if (static_cast<MeshAxis>(a) == MeshAxis::pipeline) continue;  // the remainder of the others
-    std::vector<std::array<int, mesh_axes>> next;
+    std::vector<Mesh::Sizes> next;
     for (const auto& sizes : found) {
       std::int64_t product = 1;
       for (const int size : sizes) product *= size;
@@ -146,8 +145,7 @@ inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
   for (const auto& sizes : found) {
     std::vector<std::vector<MeshAxis>> seen;
     for (const std::vector<MeshAxis>& order : request.orders) {
-      const Mesh mesh =
-          Mesh{.tensor = sizes[0], .context = sizes[1], .data = sizes[4], .expert = sizes[2], .order = order}.over(ranks);
+      const Mesh mesh = Mesh::of(sizes, order).over(ranks);
       if (pipeline > 0 && mesh.pipeline != pipeline) continue;
       const std::vector<MeshAxis> places = places_of(mesh);
       if (std::find(seen.begin(), seen.end(), places) != seen.end()) continue;

@@ -186,8 +186,11 @@ inline std::vector<double> speeds_of(const Cluster& cluster, const Mesh& mesh) {
   return speeds;
 }
 
-inline void keep_better(std::optional<Prediction>& best, Prediction next) {
-  if (!best || (next.fits() && (next.summary.makespan < best->summary.makespan || !best->fits()))) best = std::move(next);
+/// The fastest of those that fit; if none fits, the first. @tparam Answer  with a `summary`
+template <class Answer>
+void keep_better(std::optional<Answer>& best, Answer next) {
+  if (best && !next.summary.fits()) return;
+  if (!best || !best->summary.fits() || next.summary.makespan < best->summary.makespan) best = std::move(next);
 }
 
 /// tawpipe::predict(). @param with_held  also Summary::held

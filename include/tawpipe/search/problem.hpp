@@ -145,7 +145,7 @@ struct Problem {
     std::vector<std::int64_t> sizes;
     // The limit on tokens in a microbatch: beyond it no device holds even its logits; Batch refuses
     // it.
-    const std::int64_t most = std::max<std::int64_t>(1, (std::int64_t{1} << 24) / std::max<std::int64_t>(1, sequence));
+    const std::int64_t most = std::max<std::int64_t>(1, Batch::max_tokens / std::max<std::int64_t>(1, sequence));
     for (std::int64_t size = 1; size <= std::min(most, global_batch); ++size) {
       if (global_batch % size == 0 && (size == 1 || global_batch / size % mesh.data == 0)) sizes.push_back(size);
     }

@@ -17,6 +17,7 @@
 #include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/simulate/simulate.hpp"
+#include "tawpipe/timeline/intervals.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0 {
@@ -114,37 +115,20 @@ inline void add_interference(std::vector<double>& factors, const std::vector<dou
   for (std::size_t t = 0; t < factors.size(); ++t) factors[t] *= 1 + interference * overlap[t];
 }
 
-/// [task] the fraction of a computation's time during which its device sent or received; 0 for
-/// communications.
+/// [task] the fraction of a computation's time during which data went to or from its device, copies
+/// to and from the host among them; 0 for communications.
 /// Complexity: O(tasks log tasks + members).
 inline std::vector<double> communication_beside(const Schedule& schedule, const Timeline& timeline) {
-  using Span = std::pair<std::int64_t, std::int64_t>;
-  std::vector<std::vector<Span>> busy(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<detail::Intervals> busy(static_cast<std::size_t>(schedule.ranks()));
   const auto tasks = schedule.tasks();
   const auto span = [&](std::size_t t) {
-    return Span{timeline.start[t].since_start().value(), timeline.end[t].since_start().value()};
+    return detail::Intervals::value_type{timeline.start[t].since_start().value(), timeline.end[t].since_start().value()};
   };
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (is_compute(tasks[t].op)) continue;
-    if (is_collective(tasks[t].op)) {
-      for (const Rank member : schedule.group(tasks[t].group)) busy[index(member)].push_back(span(t));
-    } else {
-      busy[index(tasks[t].rank)].push_back(span(t));
-      busy[index(tasks[t].peer)].push_back(span(t));
-    }
+    for_each_end(schedule, id<TaskId>(t), [&](Rank rank, int) { busy[index(rank)].push_back(span(t)); });
   }
-  for (auto& spans : busy) {  // merged, so that overlaps count once
-    std::sort(spans.begin(), spans.end());
-    std::size_t kept = 0;
-    for (const Span& next : spans) {
-      if (kept > 0 && next.first <= spans[kept - 1].second) {
-        spans[kept - 1].second = std::max(spans[kept - 1].second, next.second);
-      } else {
-        spans[kept++] = next;
-      }
-    }
-    spans.resize(kept);
-  }
+  for (detail::Intervals& spans : busy) detail::unite(spans);  // so that overlaps count once
   std::vector<double> part(tasks.size(), 0.0);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     const auto [start, end] = span(t);
@@ -152,7 +136,7 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
     const auto& spans = busy[index(tasks[t].rank)];
     std::int64_t beside = 0;
     auto at =
-        std::lower_bound(spans.begin(), spans.end(), start, [](const Span& s, std::int64_t time) { return s.second <= time; });
+        std::lower_bound(spans.begin(), spans.end(), start, [](const auto& s, std::int64_t time) { return s.second <= time; });
     for (; at != spans.end() && at->first < end; ++at) beside += std::min(end, at->second) - std::max(start, at->first);
     part[t] = static_cast<double>(beside) / static_cast<double>(end - start);
   }

@@ -108,16 +108,16 @@ inline Cluster cluster_from_dimensions(std::string_view text, std::string_view d
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   const KnownDevice& known = known_device(device.empty() ? "A100-80G" : device);
   const LinkSpeeds speeds = link_speeds(known.sm);
-  const LinkSpec slot{speeds.pcie, Duration{5'700'000}};
+  const LinkSpec slot{speeds.pcie, nccl_latency::pcie};
   const int nvlinks = usual_nvlinks(known);
   return ClusterBuilder{}
       .name(std::string{text})
       .device(device.empty() ? assumed_spec(known) : spec_of(known))
       .devices_of_nodes(std::move(sizes))
       .adapters_per_node(largest)
-      .intra_node(nvlinks > 0 ? LinkSpec{speeds.nvlink * nvlinks, Duration{3'400'000}} : slot,
+      .intra_node(nvlinks > 0 ? LinkSpec{speeds.nvlink * nvlinks, nccl_latency::nvlink} : slot,
                   nvlinks > 0 ? LinkClass::nvlink : LinkClass::pcie)
-      .inter_node({std::min(speeds.network, speeds.pcie), Duration{14'000'000}})
+      .inter_node({std::min(speeds.network, speeds.pcie), nccl_latency::network})
       .host_link(slot)
       .build();
 }

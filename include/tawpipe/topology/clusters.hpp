@@ -66,9 +66,9 @@ inline Cluster a800_10gbe(int nodes) {
       .device(device_named("A800-80G"))
       .nodes(nodes)
       .devices_per_node(8)
-      .intra_node({nvlink_speed(80) * 8.0, Duration{3'400'000}})
+      .intra_node({nvlink_speed(80) * 8.0, nccl_latency::nvlink})
       .inter_node({BytesPerSecond{1.25e9 * 1448.0 / 1538.0}, Duration{30'000'000}})
-      .host_link({pcie_speed(16), Duration{5'700'000}})
+      .host_link({pcie_speed(16), nccl_latency::pcie})
       .build();
 }
 

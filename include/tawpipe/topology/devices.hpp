@@ -70,13 +70,18 @@ inline std::span<const KnownDevice> known_devices() {
   return devices;
 }
 
-/// The entry called `name`. @throws InputError  with the nearest name and all that exist.
-inline const KnownDevice& known_device(std::string_view name) {
-  std::vector<std::string> names;
-  for (const auto& device : known_devices()) {
-    if (device.name == name) return device;
-    names.emplace_back(device.name);
+/// The entry called `name`, or none.
+inline const KnownDevice* find_device(std::string_view name) {
+  for (const KnownDevice& device : known_devices()) {
+    if (device.name == name) return &device;
   }
+  return nullptr;
+}
+/// The same. @throws InputError  with the nearest name and all that exist.
+inline const KnownDevice& known_device(std::string_view name) {
+  if (const KnownDevice* const device = find_device(name)) return *device;
+  std::vector<std::string> names;
+  for (const KnownDevice& device : known_devices()) names.emplace_back(device.name);
   throw InputError(unknown_name("device", name, names));
 }
 

@@ -46,13 +46,21 @@ constexpr BytesPerSecond socket_speed(std::string_view arch, std::string_view ve
   return BytesPerSecond{10e9};
 }
 
+/// What NCCL expects of a ring of its Simple protocol: a step by NVLink, by PCI Express and by the
+/// network, and the start of an operation. Source: NCCL 2.28, src/graph/tuning.cc.
+namespace nccl_latency {
+inline constexpr Duration nvlink{3'400'000};
+inline constexpr Duration pcie{5'700'000};
+inline constexpr Duration network{14'000'000};
+inline constexpr Duration start{8'400'000};
+}  // namespace nccl_latency
+
 /// The speeds, in each direction, that a topology without numbers (`nvidia-smi topo -m`) is given,
 /// and the latency of a hop.
 ///
-/// The latencies are NCCL's for one step of a ring with the Simple protocol (src/graph/tuning.cc:
-/// NVLink 3.4 us, PCI 5.7, network 14), divided over the links of a path: an NVLink port has half
-/// of 3.4, a device's PCI link half of 5.7, each further PCI or socket link 0.1 (what a PCI Express
-/// switch adds), an adapter the rest of 14.
+/// The latencies are NCCL's for one step (nccl_latency), divided over the links of a path: an NVLink
+/// port has half of 3.4 us, a device's PCI link half of 5.7, each further PCI or socket link 0.1
+/// (what a PCI Express switch adds), an adapter the rest of 14.
 struct LinkSpeeds {
   BytesPerSecond nvlink{20e9};   ///< one NVLink
   BytesPerSecond pcie{24e9};     ///< an x16 slot

@@ -129,9 +129,8 @@ inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& 
   for (const auto& cell : topology.cells) max_nvlinks = std::max(max_nvlinks, cell.nvlinks);
   const KnownDevice& fallback = known_device(max_nvlinks == 18 ? "H100-80G" : "A100-80G");
   const DeviceSpec device = options.device ? *options.device : assumed_spec(fallback);
-  int sm = fallback.sm;
-  for (const auto& known : known_devices()) sm = known.name == device.name ? known.sm : sm;
-  const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds(sm);
+  const KnownDevice* const known = find_device(device.name);
+  const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds((known != nullptr ? *known : fallback).sm);
 
   NodeGraph graph;
   for (const auto& gpu : topology.gpus) graph.add_device(gpu, device);

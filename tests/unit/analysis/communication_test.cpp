@@ -35,11 +35,3 @@ TEST_CASE("what computation hides is busy and not exposed") {
   CHECK(found.lane_exposed_s[1] == doctest::Approx(0.5));
   CHECK(found.exposed_s < found.busy_s);
 }
-
-TEST_CASE("overlapping intervals are united and intersected") {
-  detail::Intervals intervals{{5, 8}, {0, 2}, {1, 3}, {8, 9}};
-  detail::unite(intervals);
-  CHECK(intervals == detail::Intervals{{0, 3}, {5, 9}});
-  CHECK(detail::length(intervals) == 7);
-  CHECK(detail::overlap(intervals, {{2, 6}}) == 2);  // 2 .. 3 and 5 .. 6
-}

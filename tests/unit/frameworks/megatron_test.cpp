@@ -209,6 +209,8 @@ TEST_CASE("stages of given numbers of layers") {
   CHECK(refusal(four + "--decoder-first-pipeline-num-layers 7").find("the 25 layers left are not shared equally by 3 stages") !=
         std::string::npos);
   CHECK(refusal(four + uneven + "--num-virtual-stages-per-pipeline-rank 3").find("the 8 layers of a rank") != std::string::npos);
+  CHECK(refusal(four + "--decoder-first-pipeline-num-layers 2147483647 --decoder-last-pipeline-num-layers 2147483647")
+            .find("2147483647 is not a number of layers from 0 to 32") != std::string::npos);
   CHECK(refusal("--decoder-first-pipeline-num-layers 7").find("needs --pipeline-model-parallel-size") != std::string::npos);
 }
 

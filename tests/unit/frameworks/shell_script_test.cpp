@@ -70,6 +70,13 @@ TEST_CASE("variables, arrays, defaults and sums are filled in") {
         "11: --pipeline-model-parallel-size 4\n15: --global-batch-size 128\n15: --lr 1e-4\n");
 }
 
+TEST_CASE("products of large numbers, of either sign, are left as they are written") {
+  CHECK(listed(flags_of("A=$((0 - 2000000000))\nB=$((A * A * A))\npython p.py --num-layers $B\n")) ==
+        "3: --num-layers $((A * A * A))\n");
+  CHECK(listed(flags_of("python p.py --num-layers 7 --seq-length $(( (3000 * 3000) * (3000 * 3000) - 1 ))\n")) ==
+        "1: --num-layers 7\n1: --seq-length 80999999999999\n");
+}
+
 TEST_CASE("a file of flags, one line each or in arrays, needs no command") {
   CHECK(listed(flags_of("# mine\n--tensor-model-parallel-size 2\n--bf16\n")) == "2: --tensor-model-parallel-size 2\n3: --bf16\n");
   CHECK(listed(flags_of("A=(\n --micro-batch-size 2\n)\nB=(--swiglu)\n")) == "2: --micro-batch-size 2\n4: --swiglu\n");

@@ -184,6 +184,10 @@ TEST_CASE("traces that do not belong together are refused in one line") {
   refused({file(0, {}).substr(0, 300)}, "rank0.json");
   refused({"{\"traceEvents\": []}"}, "without operators");
   refused({"\x1f\x8b garbage"}, "gunzip");
+  // A group that names a rank twice is none, and so is met by nobody.
+  KinetoFile twice{0, 2};
+  twice.launch(0, 5, "ncclDevKernel", 20, 10, 60, KinetoFile::collective("allreduce", "0", "[0, 0]", 2));
+  CHECK(read_run({twice.text()}, true).steps[0].meetings.empty());
   const TracedRun partial = read_run({file(1, {"allreduce"})}, true);
   REQUIRE(partial.notes.size() == 1);
   CHECK(partial.notes[0].find("Of 2 ranks 1 were traced") == 0);

@@ -49,6 +49,8 @@ TEST_CASE("a pickle that is cut, deep or wrong is refused with its byte") {
   CHECK(has(fault("\x80\x02X\xff\xff\xff\xff"sv), "it ends too early"));
   CHECK(has(fault("\x80\x02]e."sv), "lacks its mark"));
   CHECK(has(fault("\x80\x02K\x01K\x02s."sv), "not a dictionary"));
+  CHECK(has(fault("\x80\x02NN(\x86t."sv), "an operation lacks its value"));  // a pair of what is below the mark
+  CHECK(has(fault("\x80\x02N\x87."sv), "an operation lacks its value"));
   CHECK(has(fault("\x80\x02h\x05."sv), "the memo has no such value"));
   CHECK(has(fault("\x80\x02" + std::string(100, '(')), "deep in each other"));
   CHECK(has(fault("\x80\x09."sv), "protocol 9"));

@@ -238,4 +238,13 @@ TEST_CASE("a lane is there once for each name, in the order of asking, and lane 
   CHECK_THROWS_WITH_AS(many.lane("one more"), "a schedule holds at most 256 lanes", tawpipe::ScheduleError);
 }
 
+TEST_CASE("a builder that goes on from a schedule keeps the numbers of its groups, equal ones too") {
+  Schedule::Parts parts = builder(2).build().parts();
+  const std::vector<Rank> both{Rank{0}, Rank{1}};
+  parts.groups = {std::vector<std::uint32_t>{0, 2, 4}, std::vector<Rank>{Rank{0}, Rank{1}, Rank{0}, Rank{1}}};
+  ScheduleBuilder more{Schedule{Workload::abstract(1, 1), std::move(parts)}};
+  CHECK(more.group(both) == GroupId{0});
+  CHECK(more.group({Rank{1}, Rank{0}}) == GroupId{2});
+}
+
 }  // namespace schedule_builder_test

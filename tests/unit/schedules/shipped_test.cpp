@@ -131,12 +131,12 @@ TEST_CASE("sizes that would take minutes and gigabytes are refused before the wo
     CHECK_THROWS_AS(build("tawpipe", {{key, "1000000000"}}), tawpipe::InputError);
   }
   CHECK_THROWS_WITH_AS(build("fsdp", {{"prefetch", "1000000000"}}),
-                       "option prefetch=1000000000 of fsdp: the value must be a whole number from 0 to 65536: no model has more "
+                       "option prefetch=1000000000 of fsdp: the value must be a whole number from 0 to 4096: no model has more "
                        "layers",
                        tawpipe::InputError);
   CHECK_THROWS_WITH_AS(
-      build_schedule("tawpipe", {Workload::abstract(4, 100000), DeviceGroups{{4}}, {{"shards", "65536"}}}),
-      "shards=65536 on 4 ranks with 100000 microbatches are more than 2^26 computations; choose fewer shards or a larger "
+      build_schedule("tawpipe", {Workload::abstract(4, 100000), DeviceGroups{{4}}, {{"shards", "4096"}}}),
+      "shards=4096 on 4 ranks with 100000 microbatches are more than 2^26 computations; choose fewer shards or a larger "
       "microbatch",
       tawpipe::InputError);
   CHECK_THROWS_AS(build_schedule("weipipe", {Workload::abstract(64, 1000000), DeviceGroups{{64}}, {}}), tawpipe::InputError);

@@ -4,12 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "schedules.hpp"
 #include "support/two_ranks.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/task_factors.hpp"
+#include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
@@ -81,4 +83,19 @@ TEST_CASE("factors stretch computations, and interference those that have data i
   tawpipe::add_interference(factors, {0.5, 0}, 0.2);
   CHECK(factors[0] == doctest::Approx(1.1));
   CHECK(factors[1] == 2);
+}
+
+TEST_CASE("copies to and from the host are data in flight beside computations") {
+  using namespace tawpipe::literals;
+  const tawpipe::Cluster cluster = tawpipe::ClusterBuilder{}
+                                       .device({.name = "d", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
+                                       .devices_per_node(2)
+                                       .intra_node({.bandwidth = 1_GBps, .latency = 1_us})
+                                       .host_link({.bandwidth = 1_GBps, .latency = 2_us})
+                                       .build();
+  const Schedule schedule = tawpipe::with_offload(one_f_one_b(2, 4), {.activations = true});
+  const tawpipe::FixedCost cost{seconds(1), seconds(1), seconds(1), seconds(1)};
+  const auto timeline = tawpipe::simulate(schedule, cluster, cost);
+  const std::vector<double> beside = tawpipe::communication_beside(schedule, timeline);
+  CHECK(*std::max_element(beside.begin(), beside.end()) == 1);
 }

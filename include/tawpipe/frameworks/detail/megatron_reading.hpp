@@ -124,9 +124,13 @@ inline StageCut megatron_stage_cut(const ReadSettings<MegatronFlags>& read) {
   if (flags.layers == 0) read.fail(named, "needs --num-layers in the same file");
   if (flags.pipeline < 2) read.fail(named, "needs --pipeline-model-parallel-size above 1");
   const int ends = (read.has(first) ? 1 : 0) + (read.has(last) ? 1 : 0);
+  for (const auto& [name, layers] : {std::pair{first, flags.first_layers}, std::pair{last, flags.last_layers}}) {
+    if (layers < 0 || layers > flags.layers)
+      read.fail(name, concat(layers, " is not a number of layers from 0 to ", flags.layers));
+  }
   const int left = flags.layers - flags.first_layers - flags.last_layers;
   const int between = flags.pipeline - ends;
-  if (flags.first_layers < 0 || flags.last_layers < 0 || left < 0 || (between == 0 ? left > 0 : left % between != 0))
+  if (left < 0 || (between == 0 ? left > 0 : left % between != 0))
     read.fail(named, concat("the ", left, " layers left are not shared equally by ", between, " stages"));
   std::vector<std::int32_t> ranks(static_cast<std::size_t>(flags.pipeline), between == 0 ? 0 : left / between);
   if (read.has(first)) ranks.front() = flags.first_layers;

@@ -99,13 +99,6 @@ class DecoderLayer {
     add_to(g.attention_norm, x.norm_gradients, hidden);
   }
 
-  /// The scratch memory of compute(), in numbers.
-  std::int64_t forward_scratch() const { return attention_.forward_workspace(); }
-  /// The scratch memory of backward_input(), in numbers.
-  std::int64_t backward_scratch() const {
-    return std::max(tokens_ * std::max(width_.inner, width_.hidden), tokens_ * width_.query + attention_.backward_workspace());
-  }
-
  private:
   TokenWidths width_;
   std::int64_t tokens_;

@@ -18,6 +18,7 @@
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/schedule/op_traits.hpp"
 
@@ -305,8 +306,12 @@ inline std::int64_t bytes_of(std::string_view dtype) {
   return 0;
 }
 
-/// The group's ranks: as written, with a truncated list continued by the step of its first two; or
-/// the process group's; or all.
+inline std::int64_t bytes_of(const KinetoCollective& collective) {
+  return saturating_multiply(collective.elements, bytes_of(collective.dtype));
+}
+
+/// The group's ranks: none if one is impossible or named twice; as written, with a truncated list continued by the step of its
+/// first two; or the process group's; or all.
 inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoCollective& collective) {
   std::vector<std::int64_t> ranks;
   for (std::string_view text = collective.ranks; !text.empty();) {
@@ -321,7 +326,13 @@ inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoColl
   if (ranks.size() < 2 || ranks.size() > size) return {};
   while (ranks.size() < size) ranks.push_back(ranks.back() + ranks[1] - ranks[0]);
   std::vector<Rank> members;
-  for (const std::int64_t rank : ranks) members.push_back(Rank{static_cast<int>(rank)});
+  for (const std::int64_t rank : ranks) {
+    if (rank < 0 || rank >= KinetoReader::max_ranks) return {};
+    members.push_back(Rank{static_cast<int>(rank)});
+  }
+  std::vector<Rank> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return {};
   return members;
 }
 

@@ -258,13 +258,14 @@ class KinetoRank {
                      : op_of(noted.name)
                            .value_or(name.find("to_all") != std::string::npos || name.starts_with("alltoall") ? Op::all_to_all
                                                                                                               : Op::all_reduce);
-    item.bytes = noted.elements * bytes_of(noted.dtype);
+    item.bytes = bytes_of(noted);
     if (noted.name.empty() || name == "coalesced") return;
     std::vector<int> members;
     // A send records its destination, a receive its source (PyTorch, torch/csrc/profiler/util.cpp,
     // saveNcclMeta).
-    if (passes && (sends ? noted.destination : noted.source) >= 0) {
-      members = {sends ? rank() : static_cast<int>(noted.source), sends ? static_cast<int>(noted.destination) : rank()};
+    if (const std::int64_t other = sends ? noted.destination : noted.source;
+        passes && other >= 0 && other < KinetoReader::max_ranks) {
+      members = {sends ? rank() : static_cast<int>(other), sends ? static_cast<int>(other) : rank()};
     } else {
       for (const Rank member : members_of(events_, noted)) members.push_back(number(member));
       if (members.empty() && noted.group_size == events_.world_size) {

@@ -40,7 +40,6 @@ struct Activation {
   std::int32_t context = 0;  ///< and the context-parallel rank
   std::int64_t bytes = 0;    ///< the size of a message that carries all of it; 0: unknown
 
-  bool is_of_forward() const { return made == Made::forward_output || made == Made::saved; }
   /// "the forward's result of stage 3, microbatch 1", as used in messages.
   std::string words() const {
     const std::string of_both = concat(" of stage ", stage, ", microbatch ", microbatch);

@@ -50,10 +50,7 @@ class ContentsWalk {
   const Rooms& rooms() const { return rooms_; }
   ContentKind kind(BufferId buffer) const { return schedule_.buffer(buffer).content.kind(); }
   bool is_activation(BufferId buffer) const { return is_of_microbatch(kind(buffer)); }
-  bool has_values(BufferId buffer) const {
-    return kind(buffer) == ContentKind::weights || kind(buffer) == ContentKind::gradients;
-  }
-  /// @pre has_values(buffer)
+  /// @pre weights or gradients
   ParameterValues& values(BufferId buffer) { return values_[place_[index(buffer)]]; }
   /// @pre is_activation(buffer)
   Activation& activation(BufferId buffer) { return activations_[place_[index(buffer)]]; }
