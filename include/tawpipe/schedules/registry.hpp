@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <any>
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -31,11 +32,21 @@ struct ScheduleRequest {
   bool own_adapters = false;
 };
 
-/// The description of a schedule in lists.
+/// What a schedule cuts, and what it moves.
+enum class ScheduleFamily : std::uint8_t {
+  pipeline,         ///< stages stay and activations move: states can be shared out around it, stages cut uneven
+  data_parallel,    ///< each rank has a part of the batch; the schedule shares states out itself, if at all
+  weight_pipeline,  ///< weights move, in an order of its own
+};
+
+/// The description of a schedule, in lists and for plans.
 struct ScheduleInfo {
   std::string name;
-  std::string description;            ///< what is sent, and how
-  std::string source;                 ///< paper or code
+  std::string description;  ///< what is sent, and how
+  std::string source;       ///< paper or code
+  ScheduleFamily family = ScheduleFamily::pipeline;
+  bool leads = false;                 ///< a plan looks at it first, as one of the best of its kind
+  bool planned = true;                ///< a plan tries it unasked; off for one that searches longer than all others together
   std::vector<OptionInfo> options{};  ///< from the table of fields; Registry::add fills them in
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/schedules/flow_options.hpp"
 #include "tawpipe/schedules/option_field.hpp"
 
@@ -24,7 +25,7 @@ auto collectives_field() {
 }
 template <auto prefetch>
 auto prefetch_field() {
-  return auto_tries(option_field<prefetch>("prefetch", {.high = 65536, .reason = "no model has more layers"},
+  return auto_tries(option_field<prefetch>("prefetch", {.high = LayerStack::max_layers, .reason = "no model has more layers"},
                                            "layers gathered ahead of the one computed; 0 gathers when needed"),
                     "1");
 }

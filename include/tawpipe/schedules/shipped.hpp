@@ -73,7 +73,9 @@ inline void add_weight_pipelines(Registry& registry) {
   registry.add<schedules::TawpipeOptions>(
       {.name = "tawpipe",
        .description = "weights move: one shard a device for good, broadcast in the node, sent once to each other node",
-       .source = "arXiv:2511.09741"},
+       .source = "arXiv:2511.09741",
+       .family = ScheduleFamily::weight_pipeline,
+       .leads = true},
       [](const ScheduleRequest& request, schedules::TawpipeOptions options) {
         options.device_memory = request.device_memory;
         options.device_speeds = request.speeds;
@@ -83,21 +85,25 @@ inline void add_weight_pipelines(Registry& registry) {
   registry.add<schedules::WeipipeOptions>(
       {.name = "weipipe",
        .description = "weights move: forward weights, backward weights and gradients go round a ring (interleaved, correct form)",
-       .source = "WeiPipe, PPoPP 2025"},
+       .source = "WeiPipe, PPoPP 2025",
+       .family = ScheduleFamily::weight_pipeline},
       ByRanks<schedules::weipipe>{});
   registry.add<schedules::WeipipeOptions>({.name = "weipipe-naive",
                                            .description = "weights move: WeiPipe's ring, where a turn is a forward or a backward",
-                                           .source = "WeiPipe, PPoPP 2025"},
+                                           .source = "WeiPipe, PPoPP 2025",
+                                           .family = ScheduleFamily::weight_pipeline},
                                           ByRanks<schedules::weipipe_naive>{});
   registry.add<schedules::WeipipeZeroBubbleOptions>(
       {.name = "weipipe-zb1",
        .description = "weights move: from their owners down a line of all ranks, split backwards; turns are ours",
-       .source = "after WeiPipe, PPoPP 2025"},
+       .source = "after WeiPipe, PPoPP 2025",
+       .family = ScheduleFamily::weight_pipeline},
       ByRanks<schedules::weipipe_zb1>{});
   registry.add<schedules::WeipipeLinesOptions>(
       {.name = "weipipe-zb2",
        .description = "weights move: as weipipe-zb1, down several lines at once, as a rule one a node (ours)",
-       .source = "after WeiPipe, PPoPP 2025"},
+       .source = "after WeiPipe, PPoPP 2025",
+       .family = ScheduleFamily::weight_pipeline},
       ByNodes<schedules::weipipe_zb2>{});
 }
 
@@ -105,41 +111,50 @@ inline void add_sharded(Registry& registry) {
   registry.add<schedules::FullyShardedOptions>(
       {.name = "fsdp",
        .description = "data parallel, everything sharded (ZeRO-3): each layer gathered before use, its gradient scattered after",
-       .source = "arXiv:1910.02054, arXiv:2304.11277"},
+       .source = "arXiv:1910.02054, arXiv:2304.11277",
+       .family = ScheduleFamily::data_parallel,
+       .leads = true},
       ByNodes<schedules::fully_sharded>{});
   registry.add<schedules::NodeCopyOptions>(
       {.name = "hpz",
        .description = "data parallel, everything sharded, and a copy of the weights in each node, which backwards gather from "
                       "(ZeRO++ hpZ)",
-       .source = "arXiv:2306.10209"},
+       .source = "arXiv:2306.10209",
+       .family = ScheduleFamily::data_parallel},
       ByNodes<schedules::node_copy_sharded>{});
   registry.add<schedules::HybridShardedOptions>(
       {.name = "hsdp",
        .description = "data parallel, everything sharded inside each node and replicated over the nodes (HSDP, MiCS)",
-       .source = "arXiv:2304.11277, arXiv:2205.00119"},
+       .source = "arXiv:2304.11277, arXiv:2205.00119",
+       .family = ScheduleFamily::data_parallel},
       ByNodes<schedules::hybrid_sharded>{});
   registry.add<schedules::HybridOptimizerOptions>(
       {.name = "hfsdp",
        .description = "data parallel, weights and gradients sharded inside each node, the optimizer over all devices (hybrid "
                       "FSDP)",
-       .source = "Megatron-FSDP"},
+       .source = "Megatron-FSDP",
+       .family = ScheduleFamily::data_parallel,
+       .leads = true},
       ByNodes<schedules::hybrid_sharded_optimizer>{});
   registry.add<schedules::DataParallelOptions>(
       {.name = "ddp",
        .description = "data parallel, everything replicated: gradients summed once an iteration, layer by layer during the last "
                       "backward",
-       .source = "arXiv:2006.15704"},
+       .source = "arXiv:2006.15704",
+       .family = ScheduleFamily::data_parallel},
       ByNodes<schedules::data_parallel>{});
   registry.add<schedules::DataParallelOptions>(
       {.name = "zero1",
        .description = "data parallel, optimizer sharded (ZeRO-1): gradients scattered once an iteration, new weights gathered",
-       .source = "arXiv:1910.02054"},
+       .source = "arXiv:1910.02054",
+       .family = ScheduleFamily::data_parallel},
       ByNodes<schedules::zero1>{});
   registry.add<schedules::DataParallelOptions>(
       {.name = "zero2",
        .description = "data parallel, optimizer and gradients sharded (ZeRO-2): each microbatch's gradients scattered, new "
                       "weights gathered",
-       .source = "arXiv:1910.02054"},
+       .source = "arXiv:1910.02054",
+       .family = ScheduleFamily::data_parallel},
       ByNodes<schedules::zero2>{});
 }
 
@@ -147,7 +162,8 @@ inline void add_pipelines(Registry& registry) {
   registry.add<schedules::BlockingOptions>(
       {.name = "1f1b",
        .description = "activations move: a pipeline that alternates one forward and one backward",
-       .source = "arXiv:2104.04473"},
+       .source = "arXiv:2104.04473",
+       .leads = true},
       ByRanks<schedules::one_f_one_b>{});
   registry.add<schedules::BlockingOptions>(
       {.name = "gpipe", .description = "activations move: all forwards, then all backwards", .source = "arXiv:1811.06965"},
@@ -155,7 +171,8 @@ inline void add_pipelines(Registry& registry) {
   registry.add<schedules::InterleavedOptions>(
       {.name = "interleaved-1f1b",
        .description = "activations move: 1F1B with several chunks of the model a device, for smaller bubbles and more messages",
-       .source = "arXiv:2104.04473"},
+       .source = "arXiv:2104.04473",
+       .leads = true},
       Chunked<schedules::interleaved_one_f_one_b>{});
   registry.add<schedules::ChunkOptions>(
       {.name = "looped-bfs",
@@ -168,12 +185,14 @@ inline void add_pipelines(Registry& registry) {
                ByRanks<schedules::zb_h1>{});
   registry.add({.name = "zb-h2",
                 .description = "activations move: split backwards without bubbles, in twice 1F1B's memory",
-                .source = "arXiv:2401.10241"},
+                .source = "arXiv:2401.10241",
+                .leads = true},
                ByRanks<schedules::zb_h2>{});
   registry.add<schedules::ZeroBubbleOptions>(
       {.name = "zb-auto",
        .description = "activations move: split backwards in the best order found under a memory limit (ZB-1p, ZB-2p)",
-       .source = "arXiv:2401.10241"},
+       .source = "arXiv:2401.10241",
+       .planned = false},
       ByRanks<schedules::zb_auto>{});
   registry.add<schedules::SearchedChunkOptions>({.name = "interleaved-zb",
                                                  .description = "activations move: interleaved 1F1B with split backwards",
@@ -182,17 +201,20 @@ inline void add_pipelines(Registry& registry) {
   registry.add<schedules::SearchedOptions>(
       {.name = "zb-v",
        .description = "activations move: two chunks a device in a V, without bubbles, in 1F1B's memory",
-       .source = "arXiv:2405.15362"},
+       .source = "arXiv:2405.15362",
+       .leads = true},
       ByRanks<schedules::zb_v>{});
   registry.add<schedules::SearchedOptions>(
       {.name = "v-half",
        .description = "activations move: two chunks a device in a V, in half of 1F1B's memory",
-       .source = "arXiv:2405.15362"},
+       .source = "arXiv:2405.15362",
+       .leads = true},
       ByRanks<schedules::v_half>{});
   registry.add<schedules::SearchedOptions>(
       {.name = "v-min",
        .description = "activations move: two chunks a device in a V, in a third of 1F1B's memory",
-       .source = "arXiv:2405.15362"},
+       .source = "arXiv:2405.15362",
+       .leads = true},
       ByRanks<schedules::v_min>{});
   registry.add({.name = "dualpipe",
                 .description = "activations move: from both ends, forwards overlapping backwards; each stage on two devices",

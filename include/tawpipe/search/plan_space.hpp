@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -185,35 +184,22 @@ inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const S
   return found;
 }
 
-/// The schedules of a registry for a plan to try, with all tried values of their options. Without
-/// zb-auto, whose own search takes longer than all others together.
+/// The schedules of a registry for a plan to try, with all tried values of their options.
 inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
   std::vector<ScheduleChoice> choices;
   for (const ScheduleInfo& info : registry.schedules()) {
-    if (info.name != "zb-auto") choices.push_back({.schedule = info.name, .automatic = true});
+    if (info.planned) choices.push_back({.schedule = info.name, .automatic = true});
   }
   return choices;
 }
 
 namespace detail {
 
-/// Whether a schedule sends weights from device to device, in an order of its own.
-inline bool moves_weights(std::string_view schedule) { return schedule == "tawpipe" || schedule.starts_with("weipipe"); }
-
-/// Whether a schedule cuts the model into stages that stay where they are, so that states can be
-/// shared out around it and stages cut by what they take. Schedules that move weights, or share
-/// states out themselves, do not.
-inline bool keeps_stages(std::string_view schedule) {
-  constexpr std::string_view others[] = {"ddp",   "zero1",         "zero2",   "fsdp",        "hsdp",        "hpz",
-                                         "hfsdp", "weipipe-naive", "weipipe", "weipipe-zb1", "weipipe-zb2", "tawpipe"};
-  return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
-}
-
 /// What else may be around a pipeline on a layout: how states are shared out with how stages are
 /// cut, or something in host memory.
-inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, std::string_view schedule) {
+inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, ScheduleFamily family) {
   std::vector<PlanLayout> found;
-  if (layout.mesh.pipeline == 1 || layout.is_variant() || !keeps_stages(schedule)) return found;
+  if (layout.mesh.pipeline == 1 || layout.is_variant() || family != ScheduleFamily::pipeline) return found;
   std::vector<std::optional<StateSharding>> sharding{std::nullopt};
   for (const StateSharding states : request.sharding) {
     if (states != request.problem.sharding && layout.mesh.data * layout.mesh.context > 1) sharding.push_back(states);

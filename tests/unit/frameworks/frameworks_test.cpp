@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "schedules.hpp"
 #include "support/clusters.hpp"
 
 using namespace tawpipe;
@@ -34,6 +35,15 @@ std::string deepspeed_refusal(const std::string& text, int devices = 16) {
 }
 
 }  // namespace
+
+TEST_CASE("a job knows which shipped schedules give each rank a part of the batch") {
+  for (const ScheduleInfo& info : shipped().schedules()) {
+    CAPTURE(info.name);
+    FrameworkJob job;
+    job.choice.schedule = info.name;
+    CHECK(job.splits_batch() == (info.family == ScheduleFamily::data_parallel));
+  }
+}
 
 TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   const FrameworkJob fsdp = torchtitan_job(

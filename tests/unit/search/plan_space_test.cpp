@@ -55,7 +55,7 @@ TEST_CASE("around the best pipeline states are shared out further, stages balanc
   CHECK(found.counts.bounded > plain.counts.bounded);
   CHECK(found.plans.front().summary.makespan <= plain.plans.front().summary.makespan);
   const PlanLayout two{.mesh = Mesh{.data = 2}.over(4), .recompute = Recompute::none, .microbatch_size = 1};
-  const std::vector<PlanLayout> around = detail::planned_variants(asked, two, "1f1b");
+  const std::vector<PlanLayout> around = detail::planned_variants(asked, two, ScheduleFamily::pipeline);
   CHECK(around.size() == 6);  // 3 ways to share out with 2 to cut, less the problem's own, and host memory
   for (const PlanLayout& one : around) {
     CHECK(one.is_variant());
@@ -63,9 +63,9 @@ TEST_CASE("around the best pipeline states are shared out further, stages balanc
     CHECK(problem.sharding == one.sharding.value_or(asked.problem.sharding));
     CHECK(problem.stage_cut.balanced == one.balanced_stages);
     CHECK(problem.offload == one.offload.value_or(Offload{}));
-    CHECK(detail::planned_variants(asked, one, "1f1b").empty());
+    CHECK(detail::planned_variants(asked, one, ScheduleFamily::pipeline).empty());
   }
-  CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}, "1f1b").empty());  // no pipeline
+  CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}, ScheduleFamily::pipeline).empty());  // no pipeline
 }
 
 TEST_CASE("context-parallel ranks exchange in every way that is asked for and possible") {

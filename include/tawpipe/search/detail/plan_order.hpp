@@ -7,10 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "tawpipe/search/lower_bound.hpp"
@@ -19,13 +17,6 @@
 #include "tawpipe/search/predict.hpp"
 
 namespace tawpipe::inline v0::detail {
-
-/// Schedules that are looked at first: one of each family.
-inline bool is_leading_schedule(std::string_view name) {
-  constexpr std::string_view names[] = {"tawpipe", "fsdp", "hfsdp",  "1f1b", "interleaved-1f1b",
-                                        "zb-h2",   "zb-v", "v-half", "v-min"};
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 /// Microbatches of a replica.
 inline double microbatches_of(const PlanRequest& request, const PlanLayout& layout) {

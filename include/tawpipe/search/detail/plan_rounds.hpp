@@ -49,6 +49,7 @@ class PlanRounds {
   }
 
  protected:
+  ScheduleFamily family_of(std::size_t choice) const { return registry_.info(choices_[choice].schedule).family; }
   bool may_win(Duration bound) const { return !best_ || bound < min_worth(best_->summary.makespan); }
   static Duration min_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
 

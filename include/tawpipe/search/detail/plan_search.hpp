@@ -70,7 +70,7 @@ class PlanSearch : PlanTurns {
       const PlanCandidate best = *std::exchange(around_, std::nullopt);
       const std::size_t first = layouts_.size();
       std::vector<Outcome> outcomes;
-      for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], choices_[best.choice].schedule)) {
+      for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], family_of(best.choice))) {
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
         min_times_.push_back(min_times_[best.layout]);
         layouts_.push_back(std::move(layout));
@@ -234,7 +234,7 @@ class PlanSearch : PlanTurns {
   PlanPart part_of(const PlanCandidate& candidate) {
     const PlanLayout& layout = layouts_[candidate.layout];
     const int layers = request_.problem.model->layers;
-    const bool stages = keeps_stages(choices_[candidate.choice].schedule);
+    const bool stages = family_of(candidate.choice) == ScheduleFamily::pipeline;
     const int most = stages ? (layers - 1) / layout.mesh.pipeline + 1 : layers;
     const double none = to_seconds(bounds_.min_time(layout));
     const double full = to_seconds(bounds_.min_time(recomputing(layout, 0)));
@@ -254,7 +254,7 @@ class PlanSearch : PlanTurns {
     if (outcome.left || outcome.impossible) return;
     // The order of schedules that move weights depends on how long stages take: their bounds may
     // fall.
-    const bool reorders = moves_weights(choice.schedule);
+    const bool reorders = family_of(outcome.candidate.choice) == ScheduleFamily::weight_pipeline;
     const auto found = min_recompute(part, choice, prober_, [&](Duration bound) { return reorders || may_win(bound); });
     outcome.impossible = !found;
     if (!found) return;
@@ -278,7 +278,7 @@ class PlanSearch : PlanTurns {
     if (!best_ || request_.cheapest_first || result_.stopped) return;
     const std::int64_t most = spent_ + request_.budget / 16;
     std::vector<std::pair<std::string, std::vector<std::size_t>>> families = losses_by_schedule();
-    std::erase_if(families, [](const auto& family) { return !is_leading_schedule(family.first); });
+    std::erase_if(families, [&](const auto& family) { return !registry_.info(family.first).leads; });
     std::vector<Outcome> nearest(families.size());
     parallel_(families.size(), [&](std::size_t i) { nearest[i] = nearest_of(families[i].second); });
     for (const Outcome& one : nearest) spent_ += one.cost;

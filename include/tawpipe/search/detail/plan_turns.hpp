@@ -47,7 +47,7 @@ class PlanTurns : public PlanRounds {
   /// cost; they only order and drop nothing.
   void order_layouts() {
     // One of each family first, then the others.
-    const auto leads = [](const ScheduleChoice& choice) { return is_leading_schedule(choice.schedule); };
+    const auto leads = [&](const ScheduleChoice& choice) { return registry_.info(choice.schedule).leads; };
     leading_ = static_cast<std::size_t>(std::stable_partition(choices_.begin(), choices_.end(), leads) - choices_.begin());
     std::vector<double> guess;
     bounds_.prepare(layouts_, parallel_);
@@ -225,9 +225,9 @@ class PlanTurns : public PlanRounds {
         others.push_back(group);
         continue;
       }
-      const bool pipelines = layouts_[group.layout].mesh == layout.mesh && keeps_stages(choices_[best.choice].schedule);
+      const bool pipelines = layouts_[group.layout].mesh == layout.mesh && family_of(best.choice) == ScheduleFamily::pipeline;
       for (std::size_t choice = group.begin; choice < group.end; ++choice) {
-        const bool other = pipelines && is_probed(group) && choice < leading_ && keeps_stages(choices_[choice].schedule);
+        const bool other = pipelines && is_probed(group) && choice < leading_ && family_of(choice) == ScheduleFamily::pipeline;
         if (choice != best.choice && !other) continue;
         near.push_back({group.layout, choice, choice + 1, group.key});
         if (group.begin < choice) others.push_back({group.layout, group.begin, choice, group.key});
