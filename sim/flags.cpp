@@ -151,10 +151,10 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "Layout");
   add_text(app, "--overlap-param-gather", request.overlap_gathers,
            "New weights are gathered while the next iteration's forwards begin: on or off (default)", "on|off", "Layout");
-  add_count(app, "--bucket", request.bucket,
-            "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
-            "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
-            "PARAMETERS", "Layout");
+  add_count<0>(app, "--bucket", request.bucket,
+               "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
+               "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
+               "PARAMETERS", "Layout");
   add_text(app, "--tp-comm-overlap", request.tensor_overlap,
            "Collectives of tensor parallelism overlap the products before and after them: on or off (default)", "on|off",
            "Layout");

@@ -56,7 +56,7 @@ inline std::size_t all_threads() { return std::max(1U, std::thread::hardware_con
 template <class Run>
 void in_parallel(std::size_t count, const std::string& label, Run&& run, unsigned threads = 0) {
   std::mutex mutex;
-  Progress progress{{.label = label, .total = static_cast<std::int64_t>(count), .enabled = progress_is_shown()}};
+  Progress progress{progress_line(label, static_cast<std::int64_t>(count))};
   on_threads(threads > 0 ? threads : all_threads(), count, [&](std::size_t i) {
     run(i);
     const std::lock_guard lock{mutex};

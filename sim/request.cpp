@@ -52,6 +52,7 @@ Request with_known(Request request, const Workload& known) {
   if (known.is_abstract()) return request;
   if (request.sequence == 0) request.sequence = known.batch().sequence;
   if (request.microbatch.empty()) request.microbatch = std::to_string(known.batch().microbatch_size);
+  if (request.recompute.empty()) request.recompute = name(known.recompute());
   return request;
 }
 
@@ -311,7 +312,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.global_batch = request.global_batch;
   problem.microbatches = request.microbatches;
   if (problem.global_batch < 1 && problem.microbatches < 1) {
-    throw InputError("--global-batch is missing; give the sequences of one iteration, or --microbatches");
+    throw InputError("--global-batch is missing; give the sequences of one iteration");
   }
   if (problem.microbatches > 0 && problem.microbatch_sizes.empty()) problem.microbatch_sizes = {1};
   const double share = problem.microbatch_sizes.empty() ? usable_memory_share : 1;

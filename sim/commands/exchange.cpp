@@ -127,6 +127,37 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem, bool times_are
   return pytorch_pipeline(*file.rows, workload, {.overlap = true}, source);
 }
 
+namespace {
+
+/// @throws InputError  for a flag that says something else than the file's own work, on which all
+/// times and memory depend
+void check_known_work(const Request& given, const Workload& known, const std::string& source) {
+  const auto agree = [&](const char* flag, bool differs, const auto& said) {
+    if (differs) throw InputError(concat(flag, " is not what ", source, " says, ", said, "; leave out ", flag));
+  };
+  const Batch& batch = known.batch();
+  if (!given.model.empty()) {
+    const Transformer model = resolve_model(given.model);
+    const std::optional<Transformer> own = transformer_of(known.model());
+    agree("--model", !own || !detail::same_sizes(model, *own), known.model().name);
+  }
+  agree("--sequence", given.sequence > 0 && given.sequence != batch.sequence, batch.sequence);
+  agree("--global-batch", given.global_batch > 0 && given.global_batch != batch.global_batch, batch.global_batch);
+  agree("--microbatches", given.microbatches > 0 && given.microbatches != known.microbatches(), known.microbatches());
+  const auto size = to_number<std::int64_t>(given.microbatch);
+  agree("--microbatch", size && *size != batch.microbatch_size, batch.microbatch_size);
+  agree(
+      "--recompute",
+      !given.recompute.empty() && given.recompute != "auto" && parse_recompute_flag(given.recompute).policy != known.recompute(),
+      name(known.recompute()));
+  const std::optional<Transformer> own = transformer_of(known.model());
+  const std::string_view products = name(own ? own->products : ProductFormat::bits16);
+  agree("--products", !given.products.empty() && given.products != products, products);
+  if (given.offload != "off") throw InputError("--offload has no effect with --schedule-file; leave one of the two out");
+}
+
+}  // namespace
+
 FileProblem load_schedule_file(const Request& given) {
   return load_schedule_file(given, read_schedule_file(given.schedule_file, given.comm_groups));
 }
@@ -142,6 +173,8 @@ FileProblem load_schedule_file(const Request& given, ScheduleFile file) {
     times = std::move(trace.times);
     request.times_are_known = true;
   }
+  if (const Workload* const known = file.workload(); known != nullptr && !known->is_abstract())
+    check_known_work(given, *known, one_line(file.path));
   const bool batch_is_given = request.global_batch > 0 || request.microbatches > 0;
   if (file.workload() == nullptr && !batch_is_given) request.microbatches = file.microbatches();
   Problem problem = resolve(request, false, file.workload());

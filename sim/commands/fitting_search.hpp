@@ -28,8 +28,7 @@ class SimulationLine {
     const auto done = static_cast<std::int64_t>(ended);
     if (!progress_ || progress_->done() > done) {  // another microbatch, recomputation or layout
       progress_.reset();
-      progress_.emplace(
-          ProgressOptions{.label = label_, .total = static_cast<std::int64_t>(all), .enabled = progress_is_shown()});
+      progress_.emplace(progress_line(label_, static_cast<std::int64_t>(all)));
     }
     progress_->advance(done - progress_->done());
   }

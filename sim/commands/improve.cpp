@@ -87,7 +87,7 @@ Improvement improve_tasks(const Problem& problem, const Schedule& start, std::in
   ImproveOptions options;
   if (budget > 0) options.budget = budget;
   for (int r = 0; r < start.ranks(); ++r) options.places.push_back(number(problem.cluster.node_of(Rank{r})));
-  Progress progress{{.label = "improving", .total = options.budget, .enabled = progress_is_shown()}};
+  Progress progress{progress_line("improving", options.budget)};
   return improve(
       start, options,
       [&](const Schedule& one) {

@@ -4,32 +4,43 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "../terminal_text.hpp"
+#include "tawpipe/report/progress.hpp"
 #include "tawpipe/report/table.hpp"
 
 namespace tawpipe::sim {
+
+/// The glyphs that a terminal can show by its locale.
+inline Glyphs locale_glyphs() {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale{value};
+    return locale == "C" || locale == "POSIX" ? Glyphs::ascii : Glyphs::unicode;
+  }
+  return Glyphs::unicode;
+}
 
 /// Colours, glyphs and width supported by standard output.
 inline TableStyle terminal_style() {
   TableStyle style;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   style.colors = terminal && std::getenv("NO_COLOR") == nullptr;
-  std::string_view locale;
-  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') {
-      locale = value;
-      break;
-    }
-  }
-  if (terminal && (locale == "C" || locale == "POSIX")) style.glyphs = Glyphs::ascii;
+  if (terminal) style.glyphs = locale_glyphs();
   style.max_width = terminal_width();
   return style;
 }
 
 inline bool progress_is_shown() { return isatty(STDERR_FILENO) == 1; }
+/// A line of progress on standard error, if that is a terminal.
+inline ProgressOptions progress_line(std::string label, std::int64_t total) {
+  return {.label = std::move(label), .total = total, .enabled = progress_is_shown(), .glyphs = locale_glyphs()};
+}
 
 }  // namespace tawpipe::sim

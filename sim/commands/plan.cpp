@@ -29,12 +29,14 @@ class PlanDisplay {
   bool operator()(const PlanProgress& now, std::string_view what) {
     if (what != what_) {
       what_ = what;
-      progress_.emplace(ProgressOptions{.label = what_, .total = now.whole, .enabled = progress_is_shown()});
+      progress_.emplace(progress_line(what_, now.whole));
     }
     if (now.best != nullptr) progress_->note(concat("best ", format_duration(now.best->summary.makespan, 4)));
     progress_->advance(now.done - progress_->done());
     return interrupted == 0;
   }
+  /// Clears the line, before anything is printed.
+  void end() { progress_.reset(); }
 
  private:
   std::string what_;
@@ -88,6 +90,7 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportF
     all.push_back(search_plans(one, concat("planning ", devices), std::ref(display)));
     if (all.back().result.stopped) break;
   }
+  display.end();
   bool any = false;
   for (const Planned& one : all) any = any || !one.result.plans.empty();
   if (file || report) {
@@ -104,6 +107,7 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportF
   if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
     print(devices_table(all, terminal_style()));
   }
+  if (all.back().result.stopped) std::fputs("tawpipe: the search was stopped; what is shown is the best so far\n", stderr);
   return any ? ok : findings;
 }
 
@@ -122,13 +126,21 @@ int run_plan(const PlanFlags& flags) {
   PlanDisplay display;
   if (!flags.devices.empty()) return run_devices(flags, file, report, display);
   const PlanAnswer answer = answer_plan(flags, std::ref(display));
+  display.end();
   if (file) {
     (*file)(answer.json().dump(2) + "\n");
     file->finish();
   }
   if (report) write_plan_page(report, {answer.planned}, answer.json());
-  if (!any_standard_output(paths)) print(answer.text(terminal_style()));
-  if (answer.complaint().empty()) return ok;
+  if (!any_standard_output(paths)) {
+    const std::string text = answer.text(terminal_style());
+    answer.emitted ? write_output("-", text) : print(text);  // settings are for another program
+  }
+  if (answer.complaint().empty()) {
+    if (answer.emitted && answer.stopped())
+      std::fputs("tawpipe: the search was stopped; the settings are of the best so far\n", stderr);
+    return ok;
+  }
   std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);
   return findings;
 }

@@ -53,12 +53,43 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   return request;
 }
 
+namespace {
+
+/// Why no layout has the sizes that the flags give.
+std::string no_layout(const PlanRequest& request) {
+  const Problem& problem = request.problem;
+  std::string asked;
+  for (int a = 0; a < mesh_axes; ++a) {
+    if (const int size = request.axes[static_cast<std::size_t>(a)]; size > 0)
+      asked += concat(asked.empty() ? "" : " x ", name(static_cast<MeshAxis>(a)), " ", size);
+  }
+  return concat("no layout of ", problem.cluster.ranks(), " devices has ", asked.empty() ? "a mesh" : asked,
+                ": together the sizes must divide the devices, tensor parallelism also the ", problem.model->heads,
+                " heads and the devices of a node, context parallelism the ", problem.sequence,
+                " tokens of a sequence, of which each device has at least 1,024, and data parallelism the ", problem.global_batch,
+                " sequences");
+}
+
+}  // namespace
+
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
   Planned planned{flags, std::move(request), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
   const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, what); });
+  if (planned.result.counts.layouts == 0) throw InputError(no_layout(planned.request));
+  // What is tried in host memory for plans that nearly fit may be needed by all.
+  for (const Offload& offload : planned.request.offload) {
+    if (!planned.result.plans.empty() || planned.result.stopped || planned.result.counts.left > 0) break;
+    PlanFlags more = flags;
+    more.base.offload = name(offload);
+    PlanRequest asked = planned.request;
+    asked.offload.clear();
+    asked.problem.offload = offload;
+    Planned found = search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
+    if (!found.result.plans.empty()) return found;
+  }
   return planned;
 }
 
@@ -85,14 +116,40 @@ Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWa
 
 namespace {
 
-/// The best plan that the framework can run: the best of all, or of a search among those. Where that
-/// finds a faster one than the search among all did, it is the best of all.
+/// The fastest of the plans with the options that a request has for their schedules and numbers of
+/// chunks; none if none fits.
+std::optional<Plan> with_options_of(const PlanRequest& request, const std::vector<Plan>& plans) {
+  const auto chunks = [](const ScheduleChoice& choice) {
+    const auto found = choice.options.find("chunks");
+    return found == choice.options.end() ? std::string{} : found->second;
+  };
+  std::optional<Plan> best;
+  for (const Plan& plan : plans) {
+    for (const ScheduleChoice& choice : request.schedules) {
+      if (choice.schedule != plan.choice.schedule || chunks(choice) != chunks(plan.choice) ||
+          !request.allows(plan.layout, choice))
+        continue;
+      Plan one{.layout = plan.layout, .choice = choice, .bound = plan.bound, .summary = {}};
+      one.summary = predict(problem_of(request, one.layout, one.choice)).summary;
+      if (one.summary.fits() && (!best || one.summary.makespan < best->summary.makespan)) best = std::move(one);
+    }
+  }
+  return best;
+}
+
+/// The best plan that the framework can run: the best of all, or of a search among those and the
+/// plans of all with the framework's options. Where that finds a faster one than the search among
+/// all did, it is the best of all.
 Emitted emit(Framework framework, Planned& planned, const PlanWatch& watch) {
   std::vector<std::string> cannot = cannot_run_best(framework, planned);
   if (cannot.empty()) return {framework, {}, planned};
   Emitted emitted{framework, std::move(cannot),
                   search_plan(planned.flags, request_for(framework, planned), concat("planning for ", title(framework)), watch)};
-  if (!emitted.planned.result.plans.empty()) {
+  std::vector<Plan>& plans = emitted.planned.result.plans;
+  std::optional<Plan> near = with_options_of(emitted.planned.request, planned.result.plans);
+  if (near && (plans.empty() || near->summary.makespan < plans.front().summary.makespan))
+    plans.insert(plans.begin(), *std::move(near));
+  if (!plans.empty()) {
     const Plan& found = emitted.planned.result.plans.front();
     if (found.summary.makespan >= planned.best().makespan) return emitted;
     planned.result.plans.insert(planned.result.plans.begin(), found);

@@ -29,6 +29,8 @@ struct PlanAnswer {
   std::string text(const TableStyle& style) const;
   /// Why there is no plan; "" if there is one.
   std::string complaint() const;
+  /// Whether a search was ended early.
+  bool stopped() const { return planned.result.stopped || (emitted && emitted->planned.result.stopped); }
 };
 
 /// The request of the flags. @throws InputError  for anything missing or impossible

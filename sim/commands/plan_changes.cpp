@@ -47,7 +47,8 @@ PlanRequest around_best(PlanRequest request, const Plan& best) {
   return request;
 }
 
-/// A change, and how its time is found: by the plan as it is on another cluster, or by a search.
+/// A change, and how its time is found: by the plan as it is on another cluster, or as it is in
+/// another request and by a search around it.
 struct Trial {
   Planned::Change change;
   std::optional<Cluster> cluster = {};
@@ -73,12 +74,13 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     host.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
     trials.push_back({{"states or activations in host memory (--offload)"}, {}, std::move(host)});
   }
-  if (std::holds_alternative<KernelCost>(asked.problem.cost) && graphs_of(asked.problem.cost) == CudaGraphs::none) {
+  const bool by_kernels = std::holds_alternative<KernelCost>(asked.problem.cost);
+  if (by_kernels && graphs_of(asked.problem.cost) == CudaGraphs::none) {
     PlanRequest graphs = around_best(asked, best);
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
     trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
-  if (flags.base.products.empty() && cluster.device(Rank{0}).peak_fp8.value() > 0) {
+  if (by_kernels && flags.base.products.empty() && cluster.device(Rank{0}).peak_fp8.value() > 0) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";
     trials.push_back({{"products in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});
@@ -102,8 +104,11 @@ std::vector<Planned::Change> changes_around(const Planned& planned) {
       Problem problem = problem_of(planned.request, best.layout, best.choice);
       problem.cluster = *std::move(trial.cluster);
       trial.change.makespan = predict(problem).summary.makespan;
-    } else if (const PlanResult found = plan(*trial.request, shipped()); !found.plans.empty()) {
-      trial.change.makespan = std::min(best.summary.makespan, found.plans.front().summary.makespan);
+    } else {
+      const Summary same = predict(problem_of(*trial.request, best.layout, best.choice)).summary;
+      if (same.fits()) trial.change.makespan = std::min(trial.change.makespan, same.makespan);
+      const PlanResult found = plan(*trial.request, shipped());
+      if (!found.plans.empty()) trial.change.makespan = std::min(trial.change.makespan, found.plans.front().summary.makespan);
     }
   });
   std::vector<Planned::Change> changes;

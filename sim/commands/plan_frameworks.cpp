@@ -58,7 +58,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
   }
   if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
-  if (job.code != LayerCode::megatron && base.layer_code.empty()) base.layer_code = name(job.code);
+  if (job.code != LayerCode::megatron && base.layer_code.empty() && flags.emit.empty()) base.layer_code = name(job.code);
   if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
@@ -113,6 +113,7 @@ TodayFile read_today(PlanFlags& flags) {
   };
   agree("--sequence", base.sequence, job.sequence);
   agree("--global-batch", base.global_batch, job.global_batch);
+  if (!base.layer_code.empty()) job.code = parse_layer_code(base.layer_code);
   take_model(flags, job);
   if (!flags.is_given("--cuda-graphs") && base.cost.starts_with("kernels")) base.cuda_graphs = name(job.graphs);
   if (!job.recompute) {
@@ -139,7 +140,8 @@ void take_optimizer(FrameworkJob& job, Request& request) {
 }
 
 void take_best_switches(Framework framework, PlanFlags& flags) {
-  if (flags.today.empty() && flags.base.layer_code.empty() && framework != Framework::megatron) {
+  const bool of_today = !flags.today.empty() && flags.emit.empty();  // which says its own
+  if (!of_today && flags.base.layer_code.empty() && framework != Framework::megatron) {
     flags.base.layer_code = name(framework == Framework::torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused);
   }
   const Problem best = with_best_switches(framework, resolve(usual_request(flags), true));
@@ -208,6 +210,7 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   today.flags.base.layers_per_stage = cut.layers.empty() ? "" : name(cut);
   today.flags.base.embedding_is_layer = cut.embedding == 1;
   today.flags.base.loss_is_layer = cut.head == 1;
+  today.flags.base.layer_code = today.file.job.code == LayerCode::megatron ? "" : name(today.file.job.code);
   const FrameworkJob& now = today.file.job;
   today.plan = {.layout = now.layout(), .choice = now.choice, .bound = {}, .summary = simulated(now)};
   const Transformer& model = *planned.request.problem.model;

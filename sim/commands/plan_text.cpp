@@ -83,7 +83,7 @@ std::string changes_text(const Planned& planned) {
     }
   }
   if (!none.empty()) text += concat("no gain: ", none, "\n");
-  return text.empty() ? text : "\n" + text;
+  return text.empty() ? text : "\nwith the best's schedule and mesh\n" + text;
 }
 
 std::string plans_table(const Planned& planned, const TableStyle& style) {

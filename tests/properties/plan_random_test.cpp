@@ -60,6 +60,7 @@ struct Drawn {
 /// whole weights and gradients in each replica.
 bool can_hold(const PlanRequest& request, LayoutBounds& bounds, const PlanLayout& layout, const ScheduleChoice& choice) {
   if (!bounds.can_hold(layout)) return false;
+  if (layout.mesh.pipeline == 1 && !shipped().info(choice.schedule).plain) return false;  // the same as the plain one
   if (shipped().info(choice.schedule).family != ScheduleFamily::pipeline) return true;
   const Problem& problem = request.problem;
   const ParameterBytes& bytes = problem.parameter_bytes;

@@ -119,6 +119,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .edges_count_as_layers = both_count || (problem.model->edges_count_as_layers && cut.is_even()),
       .stage_cut = std::move(cut),
       .dtype = problem.model->dtype,
+      .code = problem.model->code,
       .model = problem.model};
   if (layout.loss_chunk > 0) job.model->loss_chunk = layout.loss_chunk;
   return job;
@@ -204,6 +205,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   if (base.model) {
     base.model = with_products(*std::move(base.model), job);
     base.model->edges_count_as_layers = job.edges_count_as_layers;
+    base.model->code = job.code;
     base.model->recompute_layers = job.recompute_layers;
     base.model->recompute_parts = job.recompute_parts;
   }

@@ -46,6 +46,7 @@ struct ScheduleInfo {
   std::string source;       ///< paper or code
   ScheduleFamily family = ScheduleFamily::pipeline;
   bool leads = false;                 ///< a plan looks at it first, as one of the best of its kind
+  bool plain = false;                 ///< what any schedule is on one rank, where a plan tries no other
   bool planned = true;                ///< a plan tries it unasked; off for one that searches longer than all others together
   std::vector<OptionInfo> options{};  ///< from the table of fields; Registry::add fills them in
 };

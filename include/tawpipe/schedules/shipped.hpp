@@ -141,7 +141,9 @@ inline void add_sharded(Registry& registry) {
        .description = "data parallel, everything replicated: gradients summed once an iteration, layer by layer during the last "
                       "backward",
        .source = "arXiv:2006.15704",
-       .family = ScheduleFamily::data_parallel},
+       .family = ScheduleFamily::data_parallel,
+       .leads = true,
+       .plain = true},
       ByNodes<schedules::data_parallel>{});
   registry.add<schedules::DataParallelOptions>(
       {.name = "zero1",

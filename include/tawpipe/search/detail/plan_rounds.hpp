@@ -46,6 +46,11 @@ class PlanRounds {
     }
     layouts_ = planned_layouts(request);
     lost_.resize(choices_.size());
+    for (const ScheduleChoice& choice : choices_) {
+      const ScheduleInfo& info = registry.info(choice.schedule);
+      has_plain_ = has_plain_ || info.plain;
+      has_pipelines_ = has_pipelines_ || info.family == ScheduleFamily::pipeline;
+    }
   }
 
  protected:
@@ -57,9 +62,11 @@ class PlanRounds {
   double tasks_of(const PlanLayout& layout) const {
     return 2.0 * std::max(layout.mesh.pipeline, request_.problem.model->layers) * microbatches_of(request_, layout);
   }
-  /// The time of a layout with a usual schedule, relative to its bound.
+  /// The time of a layout with a usual schedule, of pipelines if any are tried, relative to its
+  /// bound.
   double usual_wait(const PlanLayout& layout) {
-    return bounds_.usual_wait(layout) * (1 + 0.5 * (layout.mesh.pipeline - 1) / microbatches_of(request_, layout));
+    const double fill = has_pipelines_ ? 0.5 * (layout.mesh.pipeline - 1) / microbatches_of(request_, layout) : 0;
+    return bounds_.usual_wait(layout) * (1 + fill);
   }
 
   /// Two simulations of more tasks than this run at once, before more bounds are found that may be
@@ -80,8 +87,10 @@ class PlanRounds {
     std::int64_t cost = 2000;
   };
 
-  /// Whether another choice gives the same: a shard for each device, where there are no more layers.
+  /// Whether another choice gives the same: what any schedule is on one rank; or a shard for each
+  /// device, where there are no more layers.
   bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    if (layout.mesh.pipeline == 1 && has_plain_ && !registry_.info(choice.schedule).plain) return true;
     const auto shards = choice.options.find("shards");
     if (shards == choice.options.end() || shards->second != "layers") return false;
     if (request_.problem.model->layers > layout.mesh.pipeline) return false;
@@ -338,6 +347,8 @@ class PlanRounds {
   CollectiveTimes known_;
   PlanProber prober_;
   std::vector<ScheduleChoice> choices_;
+  bool has_plain_ = false;      ///< a schedule that any other is on one rank
+  bool has_pipelines_ = false;  ///< pipelines, which have a time to fill
   std::vector<PlanLayout> layouts_;
   std::vector<Duration> min_times_;  ///< [layout]
   /// [layout] whether the devices can hold what any schedule must
