@@ -158,7 +158,7 @@ Command add_what_if(CLI::App& parent) {
   app->add_option("--scale-bandwidth", request->bandwidth, "Communication as many times as fast")
       ->type_name("FACTOR")
       ->group("Questions")
-      ->check(CLI::PositiveNumber);
+      ->check(check_by(parse_positive));
   app->add_flag("--no-gaps", request->no_gaps, "The host takes no time: nothing waits but for data")->group("Questions");
   app->add_flag("--together", request->together, "All that is asked at once, not one by one")->group("Questions");
   add_text(*app, "--out", request->out, "Write measured times, for simulate, compare, ... --cost measured:FILE", "FILE|-",

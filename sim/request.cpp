@@ -13,6 +13,7 @@
 #include "tawpipe/frameworks/megatron.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/topology/devices.hpp"
 
 namespace tawpipe::sim {
 
@@ -201,6 +202,12 @@ void check_products(const Problem& problem) {
   for (int rank = 0; rank < problem.cluster.ranks(); ++rank) {
     const DeviceSpec& device = problem.cluster.device(Rank{rank});
     const bool four = format == ProductFormat::nvfp4;
+    const KnownDevice* const known = find_device(device.name);
+    if (format == ProductFormat::mxfp8 && known != nullptr && known->sm < 100) {  // Transformer Engine, MXFP8BlockScaling
+      throw InputError(concat("device ", quote(device.name),
+                              " has no products in mxfp8, which begin with B200; choose --products ",
+                              device.peak_fp8.value() > 0 ? "fp8" : "16bit"));
+    }
     if ((four ? device.peak_fp4 : device.peak_fp8).value() > 0) continue;
     throw InputError(concat("device ", quote(device.name), " has no products in ", name(format),
                             "; choose --products 16bit, or give its ", four ? "peak_fp4" : "peak_fp8", " in the cluster's file"));

@@ -115,7 +115,7 @@ Command add_plan(CLI::App& parent) {
   app->add_option("--price", flags->price, "Of a device's hour, for the price of a billion tokens")
       ->type_name("PRICE")
       ->group("Problem")
-      ->check(CLI::PositiveNumber);
+      ->check(check_by(parse_positive));
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,
            "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed", "FRAMEWORK",

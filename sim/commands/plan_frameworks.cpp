@@ -299,23 +299,25 @@ PlanRequest request_for(Framework framework, const Planned& planned) {
 std::string emitted_text(const Emitted& emitted, const Planned& best) {
   const Planned& runs = emitted.planned;
   const Plan& plan = runs.result.plans.front();
-  const auto told = [&](const Plan& one) {
+  const auto told = [&](const Plan& one, const PlanRequest& request) {
     return fmt::format("{} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory", one.choice.schedule,
-                       layout_text(one), one.layout.microbatch_size, recompute_text(runs.request, one),
+                       layout_text(one), one.layout.microbatch_size, recompute_text(request, one),
                        format_duration(one.summary.makespan),
                        format_count(static_cast<std::int64_t>(one.summary.tokens_per_device_per_second + 0.5)),
                        format_memory(one.summary.fullest()));
   };
   const Problem& problem = runs.request.problem;
-  std::vector<std::string> comments{fmt::format("tawpipe plan: {} on {}, {} sequences of {} tokens", problem.model->name,
-                                                problem.cluster.name(), problem.global_batch, problem.sequence),
-                                    told(plan), "tensor x context x pipeline x data; the command that simulates it:",
-                                    command_of(runs.flags, runs.request, plan)};
+  std::vector<std::string> comments{
+      fmt::format("tawpipe plan: {} on {}, {} sequences of {} tokens", problem.model->name, problem.cluster.name(),
+                  problem.global_batch, problem.sequence),
+      told(plan, runs.request),
+      "tensor x context x pipeline x data; the command that simulates it:", command_of(runs.flags, runs.request, plan)};
   if (!emitted.cannot.empty()) {
     const Plan& first = best.result.plans.front();
-    comments.push_back(concat(title(emitted.framework), " cannot run the best plan; this is the best of those that it can run."));
-    comments.push_back(
-        fmt::format("the best, {} faster: {}", format_percent(1 - first.summary.makespan / plan.summary.makespan), told(first)));
+    comments.push_back(concat(title(emitted.framework), " cannot run the best plan; this is the best ",
+                              runs.result.proven_best ? "of those" : "that was found of those", " that it can run."));
+    comments.push_back(fmt::format("the best, {} faster: {}", format_percent(1 - first.summary.makespan / plan.summary.makespan),
+                                   told(first, best.request)));
     for (const std::string& why : emitted.cannot) comments.push_back(concat("  ", why));
   }
   if (emitted.framework == Framework::deepspeed) {

@@ -165,9 +165,11 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   const std::vector<std::size_t> pareto = result.pareto();
   for (std::size_t i = 1; i < pareto.size(); ++i) {
     const Plan& plan = result.plans[pareto[i]];
-    text += fmt::format("less memory: {} with {}, recomputation {}, {} slower: {}\n", plan.choice.schedule, layout_text(plan),
-                        recompute_text(planned.request, plan), format_percent(plan.summary.makespan / best.summary.makespan - 1),
-                        format_memory(plan.summary.fullest()));
+    const std::string options = options_text(plan);
+    text += fmt::format("less memory: {} with {}, microbatch {}, recomputation {}{}, {} slower: {}\n", plan.choice.schedule,
+                        layout_text(plan), plan.layout.microbatch_size, recompute_text(planned.request, plan),
+                        options.empty() ? options : ", " + options,
+                        format_percent(plan.summary.makespan / best.summary.makespan - 1), format_memory(plan.summary.fullest()));
   }
   return text + others_text(planned) + changes_text(planned) + "\n" + searched_text(result) + "\n" +
          command_of(planned.flags, planned.request, best) + "\n";

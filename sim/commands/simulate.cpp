@@ -139,14 +139,15 @@ std::optional<std::size_t> complain_of_findings(const std::string& path, const S
 }
 
 /// The fullest device, and a layout that fits, or what else may help.
-void complain_of_memory(const Summary& summary, const std::optional<std::string>& fitting) {
+/// @param searched  for one: recomputation, smaller microbatches and host memory do not help then
+void complain_of_memory(const Summary& summary, const std::optional<std::string>& fitting, bool searched) {
   const auto rank = index(*std::max_element(summary.out_of_memory.begin(), summary.out_of_memory.end(), [&](Rank a, Rank b) {
     return summary.peak_memory[index(a)].total < summary.peak_memory[index(b)].total;
   }));
   const bool partly = summary.usable_memory < 1;
-  std::string advice = summary.microbatch_size > 1 ? "try a smaller --microbatch, more devices" : "try more devices";
-  if (summary.recompute != "full") advice += ", --recompute full";
-  if (summary.traffic.host_bytes[0] + summary.traffic.host_bytes[1] == 0) advice += ", --offload";
+  std::string advice = summary.microbatch_size > 1 && !searched ? "try a smaller --microbatch, more devices" : "try more devices";
+  if (summary.recompute != "full" && !searched) advice += ", --recompute full";
+  if (summary.traffic.host_bytes[0] + summary.traffic.host_bytes[1] == 0 && !searched) advice += ", --offload";
   if (partly) advice += ", a larger --usable-memory";
   std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; {}\n",
                          summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
@@ -238,7 +239,8 @@ int run_simulate(const Request& given) {
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   const std::optional<FittingLayout> found = file ? std::nullopt : fitting.wait();
-  complain_of_memory(summary, found ? std::optional{fitting_text(request, problem, *found)} : std::nullopt);
+  complain_of_memory(summary, found ? std::optional{fitting_text(request, problem, *found)} : std::nullopt,
+                     !file && problem.model.has_value());
   return findings;
 }
 

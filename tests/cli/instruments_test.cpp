@@ -70,6 +70,12 @@ TEST_CASE("an improved schedule is faster, and simulates as the search said") {
   const json again = parsed(run("simulate --schedule-file " + file + " --json -" + of_24_sequences));
   CHECK(again.at("makespan_s") == found.at("makespan_s"));
   CHECK(run("validate --schedule-file " + file + of_24_sequences).code == 0);
+  const std::string alone = "simulate --cluster 3x1 --schedule-file " + file;
+  for (const std::string wrong : {"--model llama-8x512", "--sequence 64", "--global-batch 3", "--microbatch 7",
+                                  "--recompute selective", "--products fp8"}) {
+    support::check_refused(run(alone + " " + wrong), {wrong.substr(0, wrong.find(' ')) + " is not what"});
+  }
+  support::check_refused(run(alone + " --offload optimizer"), {"--offload has no effect with --schedule-file"});
   support::check_refused(run("improve --schedule tawpip" + of_24_sequences), {"tawpipe"});
   support::check_refused(run("improve --schedule tawpipe --budget 0" + of_24_sequences), {"--budget"});
 }

@@ -108,6 +108,21 @@ TEST_CASE("the settings that are printed are those of the best plan that the fra
   }
 }
 
+TEST_CASE("a plan for another framework than today's has that framework's kernels") {
+  const support::Folder folder;
+  const std::string file = folder.write("train.sh", script);
+  const std::string problem = " --cluster 2x4 --device H100-80G --emit torchtitan";
+  const json moved = parsed(run("plan --json - --today " + file + problem));
+  const json fresh = parsed(run("plan --json - --model llama-8x512 --sequence 2048 --global-batch 16" + problem));
+  const auto code = [](const json& answer) {
+    const std::string command = answer.at("emitted").at("plan").at("command");
+    return command.find("--layer-code torchtitan") != std::string::npos;
+  };
+  CHECK(code(moved));
+  CHECK(code(fresh));
+  CHECK(moved.at("today").at("command").get<std::string>().find("--layer-code") == std::string::npos);  // Megatron-LM's own
+}
+
 TEST_CASE("the best of several formats of products is written as settings") {
   const auto printed =
       run("plan --emit megatron --cluster 2x4 --device H100-80G --model llama-8x4096 --sequence 2048 --global-batch 16 "

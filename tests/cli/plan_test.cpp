@@ -20,7 +20,8 @@ using support::run;
 
 namespace {
 
-const std::string small = " --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16";
+const std::string problem_of_small = " --model llama-8x512 --sequence 2048 --global-batch 16";
+const std::string small = " --cluster 2x4" + problem_of_small;
 
 /// The words of a command as plan prints it, without the name of the program.
 std::vector<std::string> arguments_of(std::string command) {
@@ -196,7 +197,28 @@ TEST_CASE("a plan that cannot be is refused") {
   support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048 --tokens 5000"), {"4096", "6144"});
   support::check_refused(run("plan --schedules 1f2b" + small), {"1f1b"});
   support::check_refused(run("plan --cost fixed:forward=1s" + small), {"fixed"});
-  support::check_refused(run("plan --price 0" + small), {"--price"});
+  support::check_refused(run("plan --price 0" + small), {"--price", "above 0"});
+  support::check_refused(run("plan --tensor-parallel 3" + small), {"no layout of 8 devices has tensor 3", "must divide"});
+  support::check_refused(run("plan --products mxfp8 --device H100-80G --cluster 2x4" + problem_of_small),
+                         {"H100-80G", "no products in mxfp8", "--products fp8"});
+}
+
+TEST_CASE("where nothing else fits, what lies in host memory is planned") {
+  const json answer =
+      parsed(run("plan --json - --cluster 1x4 --device RTX4090-24G --model llama-3-8b --sequence 2048 --global-batch 4 "
+                 "--schedules fsdp,ddp"));
+  const std::string command = answer.at("plans").at(0).at("command");
+  CAPTURE(command);
+  CHECK(command.find("--offload") != std::string::npos);
+}
+
+TEST_CASE("a device with products in 8 bits is planned for by a roofline too") {
+  CHECK(run("plan --cost roofline --device H100-80G --cluster 2x4" + problem_of_small).code == 0);
+}
+
+TEST_CASE("on one rank of its own a schedule is data parallelism, and called so") {
+  const json answer = parsed(run("plan --json - --pipeline-parallel 1" + small));
+  for (const json& plan : answer.at("plans")) CHECK(plan.at("schedule") == "ddp");
 }
 
 TEST_CASE("a bound has a certificate whose numbers give it") {

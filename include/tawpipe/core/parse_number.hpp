@@ -49,6 +49,13 @@ Number parse_whole(std::string_view text, std::string_view what, Number least, N
   throw InputError(one_line(concat(what, " must be a whole number from ", least, " to ", most, ", not ", quote(text))));
 }
 
+/// A number above 0. @throws InputError  as parse_whole().
+inline double parse_positive(std::string_view text, std::string_view what) {
+  const auto value = to_number<double>(text);
+  if (value && *value > 0 && *value < std::numeric_limits<double>::infinity()) return *value;
+  throw InputError(one_line(concat(what, " must be a number above 0, not ", quote(text))));
+}
+
 /// A fraction above 0 and at most 1. @throws InputError  as parse_whole().
 inline double parse_fraction(std::string_view text, std::string_view what) {
   const auto value = to_number<double>(text);

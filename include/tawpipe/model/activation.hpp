@@ -95,7 +95,8 @@ inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& ba
 /// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: for
 /// each layer the inputs of its matrices and the gradients of their outputs, [microbatch, sequence]
 /// of 4H + 2Q + 2K + 4I. With Recompute::none they fit over saved activations that are not read
-/// again; otherwise recomputed ones must be held. An embedding waits for the gradient of its output
+/// again; otherwise recomputed ones must be held, and with named parts only those: both normed H for
+/// layernorm, the MLP's tensors of width I or its product. An embedding waits for the gradient of its output
 /// [microbatch, sequence, hidden], which lies among a layer's where there is one and it fits. A
 /// head whose loss is computed in chunks leaves the gradient of all logits [microbatch, sequence,
 /// vocab], after all others. Source: the layout of layers/layer_tensors.hpp.
@@ -103,9 +104,12 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
                                 bool embedding, bool head = false) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
-  const std::int64_t layer = recompute == Recompute::none ? 0
-                                                          : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() +
-                                                                detail::mlp_tensors(model) * inner;
+  const std::int64_t all = 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + detail::mlp_tensors(model) * inner;
+  const RecomputeParts again = model.parts_again(recompute);
+  const std::int64_t of_parts = (again.layernorm ? 2 * hidden : 0) + (again.mlp          ? detail::mlp_tensors(model) * inner
+                                                                      : again.activation ? inner
+                                                                                         : 0);
+  const std::int64_t layer = recompute == Recompute::none ? 0 : again.any() ? of_parts : all;
   const bool fits = layers > 0 && layer_fits_lookup_gradient(model, batch, recompute);
   const std::int64_t logits = head && model.loss_chunk > 0 ? model.vocab : 0;
   return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0) + logits);

@@ -38,6 +38,7 @@ inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem
   const std::string digits = stem.substr(last == std::string::npos ? 0 : last + 1);
   const auto rank = to_number<std::int32_t>(digits);
   if (!rank || digits.size() > 6) {
+    if (!std::filesystem::exists(path)) throw InputError(concat(quote(path.string()), " does not exist"));
     throw InputError(concat(quote(path.string()), " does not end in its rank, such as trace_rank_3 or rank_3.json; rename it"));
   }
   return {*rank, path.string()};

@@ -90,6 +90,15 @@ TEST_CASE("a backward in two parts leaves nothing over saved activations, and al
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 3, true) == 0);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * 208 * 12);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * 208 * 12);
+  tawpipe::Transformer parts = tiny;  // H = 8, I = 12
+  const auto of = [&](const char* again) {
+    parts.recompute_parts = tawpipe::parse_recompute_parts(again);
+    return tawpipe::stash_bytes(parts, batch, Recompute::selective, 1, false);
+  };
+  CHECK(of("core_attn") == 0);
+  CHECK(of("layernorm") == 2 * 2 * parts.hidden * 12);
+  CHECK(of("activation") == 2 * parts.intermediate * 12);
+  CHECK(of("layernorm,mlp") == 2 * (2 * parts.hidden + 4 * parts.intermediate) * 12);
 }
 
 TEST_CASE("an embedding's gradient is left where no layer has room for it") {

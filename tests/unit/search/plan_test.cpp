@@ -25,6 +25,12 @@ using support::with_memory;
 namespace {
 
 /// Everything in the space, simulated.
+/// Whether a plan tries the schedule there: on one rank only what all others are.
+bool is_tried(const PlanRequest& request, const PlanLayout& layout, const ScheduleChoice& choice) {
+  const auto plain = [](const ScheduleChoice& one) { return shipped().info(one.schedule).plain; };
+  return layout.mesh.pipeline > 1 || plain(choice) || std::none_of(request.schedules.begin(), request.schedules.end(), plain);
+}
+
 struct Exhaustive {
   std::optional<Duration> best;
   std::int64_t fitting = 0;
@@ -34,6 +40,7 @@ Exhaustive simulate_all(const PlanRequest& request) {
   Exhaustive found;
   for (const PlanLayout& layout : planned_layouts(request)) {
     for (const ScheduleChoice& choice : request.schedules) {
+      if (!is_tried(request, layout, choice)) continue;
       try {
         Prediction one = predict(problem_of(request, layout, choice), shipped());
         ++found.possible;
@@ -63,6 +70,7 @@ void check_like_exhaustive(PlanRequest request) {
   const PlanCounts& counts = found.counts;
   CHECK(counts.impossible + counts.memory + counts.time + counts.left + counts.simulated >= counts.candidates);
   CHECK(counts.left == 0);
+  for (const Plan& one : found.plans) CHECK(is_tried(request, one.layout, one.choice));
   REQUIRE(found.plans.empty() == !all.best.has_value());
   if (!all.best) return;
   const double best = to_seconds(*all.best);
@@ -237,6 +245,7 @@ TEST_CASE("each schedule has a plan that fits, or a reason that holds why it has
       const auto choice = std::find_if(asked.schedules.begin(), asked.schedules.end(),
                                        [&](const ScheduleChoice& one) { return one.schedule == loss.schedule; });
       for (const PlanLayout& layout : planned_layouts(asked)) {
+        if (!is_tried(asked, layout, *choice)) continue;
         try {
           const Prediction one = predict(problem_of(asked, layout, *choice), shipped());
           if (one.fits()) {
