@@ -162,9 +162,11 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
     text +=
         fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
   }
-  const std::vector<std::size_t> pareto = result.pareto();
-  for (std::size_t i = 1; i < pareto.size(); ++i) {
-    const Plan& plan = result.plans[pareto[i]];
+  Bytes shown = best.summary.fullest();
+  for (const std::size_t i : result.pareto()) {
+    const Plan& plan = result.plans[i];
+    if (plan.summary.fullest() / shown > 0.95) continue;  // not worth a line
+    shown = plan.summary.fullest();
     const std::string options = options_text(plan);
     text += fmt::format("less memory: {} with {}, microbatch {}, recomputation {}{}, {} slower: {}\n", plan.choice.schedule,
                         layout_text(plan), plan.layout.microbatch_size, recompute_text(planned.request, plan),
