@@ -149,6 +149,8 @@ void bind_problem(nb::module_& module) {
       .def_rw("moment_dtype", &sim::Request::moment_dtype)
       .def_rw("master_dtype", &sim::Request::master_dtype)
       .def_rw("loss_dtype", &sim::Request::loss_dtype)
+      .def_rw("loss_chunk", &sim::Request::loss_chunk)
+      .def_rw("layers_per_stage", &sim::Request::layers_per_stage)
       .def_prop_rw(
           "tensor_parallel", [](const sim::Request& request) { return request.mesh.tensor; },
           [](sim::Request& request, int n) { request.mesh.tensor = n; })

@@ -29,6 +29,7 @@ __all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosi
 ClusterLike = Union[str, os.PathLike, Mapping[str, Any], Cluster]
 ModelLike = Union[str, os.PathLike, Mapping[str, Any], Model]
 Options = Mapping[str, object]
+Switch = Union[str, int, bool]
 
 
 class Table(Sequence):
@@ -220,7 +221,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
             attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-            cuda_graphs: str = "none", hold_sms: str = "") -> Comparison:
+            cuda_graphs: str = "none", hold_sms: str = "", **switches: Switch) -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -247,6 +248,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
         hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
             all communications, while they wait too; or "ctas=8,..." (docs/sweeps.md).
+        switches: Of the layout, as the command's flags: layout, sequence_parallel, context_exchange, shard_states, reshard,
+            overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
 
     Raises:
         InputError: For anything missing or impossible.
@@ -254,6 +257,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
                        gathered_weights, swiglu)
+    _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     request.cuda_graphs = cuda_graphs
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
@@ -266,7 +270,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
              offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
              attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
              gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-             cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off") -> Prediction:
+             cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", **switches: Switch) -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
@@ -281,6 +285,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
                        gathered_weights, swiglu)
+    _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     request.fold = fold
     request.cuda_graphs = cuda_graphs
@@ -301,7 +306,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
-         threads: int = 0) -> Plans:
+         threads: int = 0, context_exchange: str | None = None, layers_per_stage: str | None = None,
+         loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
     Args:
@@ -328,16 +334,18 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     _set_code(base, attention, layer_code, early_stop)
     base.layout = layout
     base.loss_dtype = loss_dtype
-    given = []
-    for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
-                        ("overlap_grad_reduce", overlap_grad_reduce),
-                        ("overlap_param_gather", overlap_param_gather), ("bucket", bucket),
-                        ("tp_comm_overlap", tp_comm_overlap), ("cuda_graphs", cuda_graphs),
-                        ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
-                        ("master_dtype", master_dtype)):
-        if value is not None:
-            setattr(base, name, value if name == "bucket" else _option(value))
-            given.append("--" + name.replace("_", "-"))
+    switches = {name: value for name, value in (
+        ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange), ("shard_states", shard_states),
+        ("reshard", reshard), ("overlap_grad_reduce", overlap_grad_reduce), ("overlap_param_gather", overlap_param_gather),
+        ("bucket", bucket), ("tp_comm_overlap", tp_comm_overlap), ("layers_per_stage", layers_per_stage),
+        ("loss_chunk", loss_chunk)) if value is not None}
+    _set_switches(base, switches)
+    dtypes = {name: value for name, value in (
+        ("cuda_graphs", cuda_graphs), ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
+        ("master_dtype", master_dtype)) if value is not None}
+    for name, value in dtypes.items():
+        setattr(base, name, value)
+    given = ["--" + name.replace("_", "-") for name in (*switches, *dtypes)]
     flags.base = base
     flags.given = given
     flags.pipeline_parallel = pipeline_parallel
@@ -421,6 +429,17 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.cost = cost
     request.hold_sms = hold_sms
     return request
+
+
+_SWITCHES = ("layout", "sequence_parallel", "context_exchange", "shard_states", "reshard", "overlap_grad_reduce",
+             "overlap_param_gather", "bucket", "tp_comm_overlap", "layers_per_stage", "loss_chunk")
+
+
+def _set_switches(request, switches) -> None:
+    for name, value in switches.items():
+        if name not in _SWITCHES:
+            raise TypeError(f"unexpected argument {name!r}; switches are {', '.join(_SWITCHES)}")
+        setattr(request, name, value if name in ("bucket", "loss_chunk") else _option(value))
 
 
 def _set_code(request, attention, layer_code, early_stop) -> None:

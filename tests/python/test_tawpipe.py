@@ -52,6 +52,21 @@ class Answers(unittest.TestCase):
         self.assertTrue(tawpipe.validate(best).ok)
         self.assertIn('"traceEvents"', best.chrome_trace())
 
+    def test_a_plan_is_simulated_by_its_own_numbers(self):
+        problem = dict(cluster="dgx-h100*2", model="llama-8x2048", sequence=4096, global_batch=64)
+        row = tawpipe.plan(**problem, top=1, budget=200_000)[0]
+        sizes, command = row["axes"], row["command"]
+        options = {key: value for key, value in row["options"].items() if key not in ("tensor", "context", "data")}
+        again = tawpipe.simulate(
+            row["schedule"], **problem, microbatch=row["microbatch_size"], recompute=row["recompute"], options=options,
+            tensor_parallel=sizes["tensor"], context_parallel=sizes["context"], data_parallel=sizes["data"], layout=row["layout"],
+            context_exchange=row["context_exchange"], loss_chunk=row["loss_chunk"], shard_states=row["shard_states"],
+            overlap_grad_reduce="--overlap-grad-reduce on" in command, overlap_param_gather="--overlap-param-gather on" in command,
+            tp_comm_overlap="--tp-comm-overlap on" in command, fold="auto")
+        self.assertEqual(again.to_dict()["makespan_ps"], row["makespan_ps"], command)
+        with self.assertRaisesRegex(TypeError, "unexpected argument 'sequence_paralel'"):
+            tawpipe.simulate("1f1b", **SMALL, sequence_paralel=True)
+
     def test_cuda_graphs_save_gaps_between_kernels(self):
         times = [tawpipe.simulate("1f1b", **SMALL, cuda_graphs=graphs).makespan_s for graphs in ("iteration", "layers", "none")]
         self.assertEqual(times, sorted(set(times)))
