@@ -2,7 +2,6 @@
 // number.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>

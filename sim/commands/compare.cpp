@@ -1,7 +1,6 @@
 // `tawpipe compare`: several schedules on one problem, best first.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/task_graph_json.hpp"

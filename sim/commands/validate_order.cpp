@@ -1,9 +1,6 @@
 // `tawpipe validate` of an order of calls. Not: reading the file (exchange.cpp).
 #include "validate_order.hpp"
 
-#include <string>
-#include <vector>
-
 #include "../output_file.hpp"
 #include "tawpipe/report/chakra_import.hpp"
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"

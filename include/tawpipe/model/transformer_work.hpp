@@ -122,6 +122,8 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "tawpipe/core/config.hpp"
@@ -201,6 +203,49 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   return work;
 }
 
+namespace detail {
+
+/// What a schedule's file says of a transformer beside its sizes, where it is not the standard.
+struct TransformerOption {
+  std::string_view key;
+  std::int64_t standard;
+  std::int64_t most;
+  std::int64_t (*get)(const Transformer&);
+  void (*set)(Transformer&, std::int64_t);
+};
+template <auto member>
+constexpr TransformerOption transformer_option(std::string_view key, std::int64_t standard, std::int64_t most) {
+  using Value = std::remove_cvref_t<decltype(std::declval<Transformer>().*member)>;
+  return {key, standard, most, [](const Transformer& model) { return static_cast<std::int64_t>(model.*member); },
+          [](Transformer& model, std::int64_t value) { model.*member = static_cast<Value>(value); }};
+}
+/// The same of an option that may be left open: standard, a value that none has.
+template <auto member>
+constexpr TransformerOption open_option(std::string_view key, std::int64_t most) {
+  using Value = typename std::remove_cvref_t<decltype(std::declval<Transformer>().*member)>::value_type;
+  return {key, -1, most,
+          [](const Transformer& model) { return model.*member ? static_cast<std::int64_t>(*(model.*member)) : std::int64_t{-1}; },
+          [](Transformer& model, std::int64_t value) { model.*member = static_cast<Value>(value); }};
+}
+inline constexpr TransformerOption transformer_options[] = {
+    open_option<&Transformer::head_dim>("head_dim", Transformer::max_hidden),
+    transformer_option<&Transformer::loss_chunk>("loss_chunk", 0, Transformer::max_vocab),
+    transformer_option<&Transformer::recompute_layers>("recompute_layers", 0, Transformer::max_layers),
+    {"recompute_parts", 0, 15, [](const Transformer& model) { return std::int64_t{model.recompute_parts.bits()}; },
+     [](Transformer& model, std::int64_t value) { model.recompute_parts = RecomputeParts::of_bits(static_cast<int>(value)); }},
+    open_option<&Transformer::early_stop>("early_stop", 1),
+    transformer_option<&Transformer::loss_in_float32>("loss_in_float32", 1, 1),
+    transformer_option<&Transformer::gated>("gated", 1, 1),
+    transformer_option<&Transformer::fused_attention>("fused_attention", 1, 1),
+    transformer_option<&Transformer::fused_swiglu>("fused_swiglu", 0, 1),
+    transformer_option<&Transformer::code>("code", 0, layer_codes - 1),
+    transformer_option<&Transformer::edges_count_as_layers>("edges_count_as_layers", 0, 1),
+    transformer_option<&Transformer::narrow_gathers>("narrow_gathers", 0, 1),
+    transformer_option<&Transformer::products>("products", 0, product_formats - 1),
+};
+
+}  // namespace detail
+
 TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
   stack.first_edge = transformer_work(model, batch, recompute, 0, 0, true, false);
@@ -230,19 +275,9 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
                  {"kv_heads", model.kv_heads},
                  {"intermediate", model.intermediate},
                  {"vocab", model.vocab}};
-  if (model.head_dim) stack.sizes.emplace_back("head_dim", *model.head_dim);
-  if (model.loss_chunk > 0) stack.sizes.emplace_back("loss_chunk", model.loss_chunk);
-  if (model.recompute_layers > 0) stack.sizes.emplace_back("recompute_layers", model.recompute_layers);
-  if (model.recompute_parts.any()) stack.sizes.emplace_back("recompute_parts", model.recompute_parts.bits());
-  if (model.early_stop) stack.sizes.emplace_back("early_stop", *model.early_stop);
-  if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
-  if (!model.gated) stack.sizes.emplace_back("gated", 0);
-  if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
-  if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
-  if (model.code != LayerCode::megatron) stack.sizes.emplace_back("code", static_cast<std::int64_t>(model.code));
-  if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
-  if (model.narrow_gathers) stack.sizes.emplace_back("narrow_gathers", 1);
-  if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
+  for (const detail::TransformerOption& option : detail::transformer_options) {
+    if (const std::int64_t value = option.get(model); value != option.standard) stack.sizes.emplace_back(option.key, value);
+  }
   return stack;
 }
 
@@ -263,20 +298,11 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
                     .utilization = stack.utilization,
                     .utilization_source = stack.utilization_source};
   for (const auto& [key, value] : stack.sizes) {
-    if (key == "head_dim") model.head_dim = static_cast<int>(value);
-    if (key == "loss_chunk") model.loss_chunk = static_cast<int>(value);
-    if (key == "recompute_layers") model.recompute_layers = static_cast<int>(value);
-    if (key == "recompute_parts" && value >= 0 && value < 16)
-      model.recompute_parts = RecomputeParts::of_bits(static_cast<int>(value));
-    if (key == "early_stop") model.early_stop = value != 0;
-    if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
-    if (key == "gated") model.gated = value != 0;
-    if (key == "fused_attention") model.fused_attention = value != 0;
-    if (key == "fused_swiglu") model.fused_swiglu = value != 0;
-    if (key == "code" && value >= 0 && value < layer_codes) model.code = static_cast<LayerCode>(value);
-    if (key == "narrow_gathers") model.narrow_gathers = value != 0;
-    if (key == "edges_count_as_layers") model.edges_count_as_layers = value != 0;
-    if (key == "products" && value >= 0 && value < product_formats) model.products = static_cast<ProductFormat>(value);
+    for (const detail::TransformerOption& option : detail::transformer_options) {
+      if (key != option.key) continue;
+      if (value < 0 || value > option.most) return std::nullopt;
+      option.set(model, value);
+    }
   }
   return model.parameters() == stack.parameters() ? std::optional{std::move(model)} : std::nullopt;
 }
