@@ -11,6 +11,7 @@
 #include "advice.hpp"
 #include "bound.hpp"
 #include "entries.hpp"
+#include "fitting_search.hpp"
 #include "output.hpp"
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -60,7 +61,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   const Summary& first = results[order[0]].summary;
   const bool any_fits = first.fits();
   problem.schedules = all;
-  const std::optional<FittingLayout> fitting = any_fits ? std::nullopt : find_fitting_layout(problem);
+  const std::optional<FittingLayout> fitting = any_fits ? std::nullopt : FittingSearch{problem}.wait();
   const std::optional<double> bound = bound_of(problem);
   if (file || report) {
     nlohmann::ordered_json json;

@@ -38,6 +38,15 @@ class SimulationLine {
   std::optional<Progress<>> progress_;
 };
 
+/// Runs it with a line of progress of what it simulates.
+template <class Run>
+auto with_simulation_line(std::string label, Run&& run) {
+  SimulationLine line{std::move(label)};
+  const auto show = [&](std::size_t ended, std::size_t all) { line.show(ended, all); };
+  const SimulationWatch watch{show};
+  return run();
+}
+
 /// find_fitting_layout() on a thread of its own.
 class FittingSearch {
  public:

@@ -10,6 +10,7 @@
 
 #include "../parallel.hpp"
 #include "../terminal_text.hpp"
+#include "fitting_search.hpp"
 #include "instruments.hpp"
 #include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -96,7 +97,7 @@ int run_sensitivity(const Request& request) {
   problem.schedules = {choice};
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
-  const Prediction base = predict(problem);
+  const Prediction base = with_simulation_line("simulating", [&] { return predict(problem); });
   std::vector<Change> changes = possible_changes(problem, base.schedule);
   in_parallel(changes.size(), "sensitivity",
               [&](std::size_t i) { changes[i].makespan = makespan_with(problem, base.schedule, changes[i]); });

@@ -194,10 +194,7 @@ int run_simulate(const Request& given) {
   PictureFile gantt{"--gantt", request.gantt};
   if (!request.json.empty()) outputs.json.emplace(request.json);
   FittingSearch fitting{problem};
-  const Prediction prediction = [&] {
-    SimulationLine line{"simulating"};
-    const auto show = [&](std::size_t ended, std::size_t all) { line.show(ended, all); };
-    const SimulationWatch watch{show};
+  const Prediction prediction = with_simulation_line("simulating", [&] {
     if (file && file->times.empty()) return predict(problem, std::move(file->schedule));
     if (file) return predict(problem, std::move(file->schedule), file->times);
     // Both at once, within the limit of one (--limit).
@@ -206,7 +203,7 @@ int run_simulate(const Request& given) {
     };
     const HopelessSchedule hopeless{begin};
     return predict(problem, &hopeless);
-  }();
+  });
   const Summary& summary = prediction.summary;
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work
   if (outputs.timeline) {

@@ -10,6 +10,7 @@
 #include "../request.hpp"
 #include "../terminal_text.hpp"
 #include "exchange.hpp"
+#include "fitting_search.hpp"
 #include "output.hpp"
 #include "tawpipe/report/findings_json.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -32,11 +33,19 @@ nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& 
 
 /// The findings for a predicted schedule. Without a model sizes are meaningless, so memory is not
 /// checked against the devices.
-Diagnostics validate(const Problem& problem, const Prediction& prediction) {
-  if (!problem.model) return tawpipe::validate(prediction.schedule);
-  std::vector<Bytes> peaks;
-  for (const auto& peak : prediction.summary.peak_memory) peaks.push_back(peak.total);
-  return tawpipe::validate(prediction.schedule, problem.cluster, ValidateOptions{.peaks = peaks});
+/// With a line of progress for a large schedule. @param peaks  of memory, to hold against the
+/// cluster's; none: only the schedule itself is checked
+Diagnostics validate(const Schedule& schedule, const Cluster& cluster, const std::vector<Bytes>& peaks) {
+  std::optional<Progress<>> progress;
+  const auto show = [&](int check, int checks) {
+    constexpr std::size_t many = 100'000;
+    if (schedule.tasks().size() < many) return;
+    if (!progress) progress.emplace(progress_line("validating", checks));
+    progress->advance(check - progress->done());
+  };
+  const ValidateWatch watch{show};
+  const ValidateOptions options{.peaks = peaks, .watch = &watch};
+  return peaks.empty() ? tawpipe::validate(schedule, options) : tawpipe::validate(schedule, cluster, options);
 }
 
 }  // namespace
@@ -80,9 +89,13 @@ int run_validate(const Request& request, const OrderRequest& how) {
   problem.schedules = std::move(schedules);
   if (!file) open();
   std::optional<Prediction> prediction;
-  if (!given) prediction = predict(problem);
+  if (!given) prediction = with_simulation_line("simulating", [&] { return predict(problem); });
   const Schedule& schedule = given ? given->schedule : prediction->schedule;
-  const Diagnostics found = given ? tawpipe::validate(schedule) : validate(problem, *prediction);
+  std::vector<Bytes> peaks;
+  if (prediction && problem.model) {
+    for (const PeakMemory& peak : prediction->summary.peak_memory) peaks.push_back(peak.total);
+  }
+  const Diagnostics found = validate(schedule, problem.cluster, peaks);
   nlohmann::ordered_json json = report_json(schedule, found);
   if (order) json.update(order->json);
   write_json(json);

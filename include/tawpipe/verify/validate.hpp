@@ -6,16 +6,21 @@
 #include <span>
 
 #include "tawpipe/core/compiled.hpp"
+#include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 #include "tawpipe/verify/diagnostics.hpp"
 
 namespace tawpipe::inline v0 {
 
+/// Is told which of how many checks begins.
+using ValidateWatch = FunctionRef<void(int check, int checks)>;
+
 struct ValidateOptions {
   std::size_t keep = 100;  ///< findings kept for each code; all are counted
   /// [rank] peak memory if known (analysis/memory.hpp); otherwise a lower bound
   std::span<const Bytes> peaks = {};
+  const ValidateWatch* watch = nullptr;
 };
 
 /// All errors in `schedule`, whatever its parts hold and in whatever order.
@@ -49,18 +54,31 @@ TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const Cluster& clu
 namespace tawpipe::inline v0 {
 
 TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options) {
+  constexpr int checks = 8;
+  int check = 0;
+  const auto begins = [&] {
+    if (options.watch != nullptr) (*options.watch)(check++, checks);
+  };
   Diagnostics out{options.keep};
+  begins();
   check_structure(schedule, out);
   if (!out.ok()) return out;
+  begins();
   check_parameters(schedule, out);
   if (out.has("V101") || out.has("V102") || out.has("V112")) return out;
+  begins();
   const std::vector<TaskId> order = check_cycles(schedule, out);
+  begins();
   check_communicator_order(schedule, out);
   const bool runs = order.size() == schedule.tasks().size();
+  begins();
   check_transfers(schedule, out);
+  begins();
   check_completeness(schedule, runs ? std::span<const TaskId>{order} : std::span<const TaskId>{}, out);
   if (!runs) return out;
+  begins();
   check_races(schedule, order, out);
+  begins();
   check_contents(schedule, order, out);
   return out;
 }
