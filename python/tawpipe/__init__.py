@@ -244,7 +244,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
-            "measured:FILE" (docs/quick_start.md).
+            "measured:FILE" (docs/costs.md).
         cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
         hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
             all communications, while they wait too; or "ctas=8,..." (docs/sweeps.md).

@@ -84,7 +84,7 @@ Drawn draw(const PlanRequest& request, int wanted, bool shown) {
   const detail::PlanProber prober{request, shipped(), known};
   Drawn drawn;
   int next_shown = 0;
-  while (drawn.fitting < wanted && drawn.tried < 200 * wanted) {
+  while (drawn.fitting < wanted && drawn.tried < 400 * wanted) {
     ++drawn.tried;
     const PlanLayout& layout = support::one_of(random, layouts);
     const ScheduleChoice& choice = support::one_of(random, choices);

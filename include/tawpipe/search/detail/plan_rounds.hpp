@@ -271,6 +271,14 @@ class PlanRounds {
     if (!whole) runs.push_back({&outcome, rounds.shorter * round + all % round});
     runs.push_back({&outcome, longest});
   }
+  /// Of the budget, about.
+  std::int64_t cost_to_simulate(Outcome outcome) const {
+    std::vector<Run> runs;
+    add_runs(outcome, runs);
+    std::int64_t cost = 0;
+    for (const Run& run : runs) cost += 8 * steps_of(outcome, run.batch);
+    return cost;
+  }
   std::int64_t steps_of(const Outcome& outcome, std::int64_t batch) const {
     const double part = static_cast<double>(batch) / static_cast<double>(request_.problem.global_batch);
     return static_cast<std::int64_t>(static_cast<double>(outcome.candidate.need.steps) * part);

@@ -272,29 +272,29 @@ class PlanSearch : PlanTurns {
     outcome.cost += found->cost;
   }
 
-  /// The best estimate of each leading schedule that only bounds dropped, those of few tasks first:
-  /// how much slower it is. Theirs is a small part of the budget.
+  /// The best estimate of each leading schedule of which nothing near the best was simulated, the
+  /// least first: how much slower it is, if it is. Theirs is half of the budget.
   void simulate_families() {
     if (!best_ || request_.cheapest_first || result_.stopped) return;
-    const std::int64_t most = spent_ + request_.budget / 16;
-    std::vector<std::pair<std::string, std::vector<std::size_t>>> families = losses_by_schedule();
+    const std::int64_t most = spent_ + request_.budget / 2;
+    std::vector<std::pair<std::string, std::vector<std::size_t>>> families = losses_by_schedule(best_->summary.makespan * 3 / 2);
     std::erase_if(families, [&](const auto& family) { return !registry_.info(family.first).leads; });
     std::vector<Outcome> nearest(families.size());
     parallel_(families.size(), [&](std::size_t i) { nearest[i] = nearest_of(families[i].second); });
     for (const Outcome& one : nearest) spent_ += one.cost;
     std::erase_if(nearest, [](const Outcome& one) { return one.impossible; });
     std::stable_sort(nearest.begin(), nearest.end(),
-                     [](const Outcome& a, const Outcome& b) { return a.candidate.need.steps < b.candidate.need.steps; });
+                     [](const Outcome& a, const Outcome& b) { return a.candidate.need.usual < b.candidate.need.usual; });
     for (const Outcome& candidate : nearest) {
       std::vector<Outcome> one{{.candidate = candidate.candidate, .cost = 0}};
-      if (spent_ + 8 * candidate.candidate.need.steps > most) break;
+      if (spent_ + cost_to_simulate(candidate) > most) continue;
       simulate(one);
       take(one[0]);
       tell_progress();
     }
   }
-  /// Of the choices' candidates that fit by their bounds the best estimate; where none has bounds, of
-  /// the first two that fit in the order of layouts. Impossible: there is none.
+  /// The best estimate among the choices' candidates that fit by their bounds and the first in the
+  /// order of layouts; where none has bounds, of the first two. Impossible: there is none.
   Outcome nearest_of(const std::vector<std::size_t>& choices) {
     Outcome best{.candidate = {}, .impossible = true, .cost = 0};
     const auto take_nearer = [&](const PlanCandidate& one) {
@@ -305,7 +305,7 @@ class PlanSearch : PlanTurns {
     for (const std::size_t choice : choices) {
       if (lost_[choice].nearest) take_nearer(*lost_[choice].nearest);
     }
-    int open = best.impossible ? 2 : 0;
+    int open = best.impossible ? 2 : 1;
     const std::int64_t most = request_.budget / 128;
     for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < most; ++group) {
       if (group->key >= PlanGroup::deferred) break;
@@ -322,14 +322,16 @@ class PlanSearch : PlanTurns {
     }
     return best;
   }
-  /// Schedules of which nothing that fits was simulated, with their choices.
-  std::vector<std::pair<std::string, std::vector<std::size_t>>> losses_by_schedule() const {
+  /// Schedules of which nothing that fits was simulated, or nothing in less than `near`,
+  /// with their choices.
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> losses_by_schedule(std::optional<Duration> near = {}) const {
     std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       const std::string& schedule = choices_[i].schedule;
       const auto is_it = [&](const auto& one) { return one.first == schedule; };
-      if (std::any_of(result_.plans.begin(), result_.plans.end(),
-                      [&](const Plan& plan) { return plan.choice.schedule == schedule; })) {
+      if (std::any_of(result_.plans.begin(), result_.plans.end(), [&](const Plan& plan) {
+            return plan.choice.schedule == schedule && (!near || plan.summary.makespan < *near);
+          })) {
         continue;
       }
       auto at = std::find_if(found.begin(), found.end(), is_it);
