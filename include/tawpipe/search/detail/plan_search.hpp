@@ -322,8 +322,8 @@ class PlanSearch : PlanTurns {
     }
     return best;
   }
-  /// Schedules of which nothing that fits was simulated, or nothing in less than `near`,
-  /// with their choices.
+  /// Schedules of which nothing that fits was simulated, or nothing in less than `near`, with their
+  /// choices.
   std::vector<std::pair<std::string, std::vector<std::size_t>>> losses_by_schedule(std::optional<Duration> near = {}) const {
     std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
