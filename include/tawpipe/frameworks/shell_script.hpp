@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/units.hpp"
 #include "tawpipe/frameworks/detail/shell_conditions.hpp"
 #include "tawpipe/frameworks/setting.hpp"
 
