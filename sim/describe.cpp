@@ -110,6 +110,7 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
   }
   return text + "cost     " + describe_cost(problem) + "\n";
 }
+
 }  // namespace
 
 std::string assumed_device(const Problem& problem) {

@@ -136,11 +136,8 @@ void check_known_work(const Request& given, const Workload& known, const std::st
     if (differs) throw InputError(concat(flag, " is not what ", source, " says, ", said, "; leave out ", flag));
   };
   const Batch& batch = known.batch();
-  if (!given.model.empty()) {
-    const Transformer model = resolve_model(given.model);
-    const std::optional<Transformer> own = transformer_of(known.model());
-    agree("--model", !own || !detail::same_sizes(model, *own), known.model().name);
-  }
+  const std::optional<Transformer> own = transformer_of(known.model());
+  if (!given.model.empty()) agree("--model", !own || !detail::same_sizes(resolve_model(given.model), *own), known.model().name);
   agree("--sequence", given.sequence > 0 && given.sequence != batch.sequence, batch.sequence);
   agree("--global-batch", given.global_batch > 0 && given.global_batch != batch.global_batch, batch.global_batch);
   agree("--microbatches", given.microbatches > 0 && given.microbatches != known.microbatches(), known.microbatches());
@@ -150,7 +147,6 @@ void check_known_work(const Request& given, const Workload& known, const std::st
       "--recompute",
       !given.recompute.empty() && given.recompute != "auto" && parse_recompute_flag(given.recompute).policy != known.recompute(),
       name(known.recompute()));
-  const std::optional<Transformer> own = transformer_of(known.model());
   const std::string_view products = name(own ? own->products : ProductFormat::bits16);
   agree("--products", !given.products.empty() && given.products != products, products);
   if (given.offload != "off") throw InputError("--offload has no effect with --schedule-file; leave one of the two out");

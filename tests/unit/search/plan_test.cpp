@@ -24,13 +24,13 @@ using support::with_memory;
 
 namespace {
 
-/// Everything in the space, simulated.
 /// Whether a plan tries the schedule there: on one rank only what all others are.
 bool is_tried(const PlanRequest& request, const PlanLayout& layout, const ScheduleChoice& choice) {
   const auto plain = [](const ScheduleChoice& one) { return shipped().info(one.schedule).plain; };
   return layout.mesh.pipeline > 1 || plain(choice) || std::none_of(request.schedules.begin(), request.schedules.end(), plain);
 }
 
+/// Everything in the space, simulated.
 struct Exhaustive {
   std::optional<Duration> best;
   std::int64_t fitting = 0;

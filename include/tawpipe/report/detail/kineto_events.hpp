@@ -310,8 +310,8 @@ inline std::int64_t bytes_of(const KinetoCollective& collective) {
   return saturating_multiply(collective.elements, bytes_of(collective.dtype));
 }
 
-/// The group's ranks: none if one is impossible or named twice; as written, with a truncated list continued by the step of its
-/// first two; or the process group's; or all.
+/// The group's ranks: as written, with a truncated list continued by the step of its first two; or
+/// the process group's; or all. None if one is impossible or named twice.
 inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoCollective& collective) {
   std::vector<std::int64_t> ranks;
   for (std::string_view text = collective.ranks; !text.empty();) {

@@ -74,6 +74,7 @@ class PlanRounds {
   static constexpr std::int64_t many_tasks = 100'000;
   /// The limit on tasks at once, for the memory of a plan.
   static constexpr std::int64_t max_tasks = 1'500'000;
+  static constexpr std::int64_t of_simulated_task = 8;  ///< of the budget; of a bound's, 1
   /// Iterations of more tasks are estimated: some ranks' copies may have to be simulated in
   /// addition.
   static constexpr std::int64_t max_whole_tasks = 600'000;
@@ -271,12 +272,12 @@ class PlanRounds {
     if (!whole) runs.push_back({&outcome, rounds.shorter * round + all % round});
     runs.push_back({&outcome, longest});
   }
-  /// Of the budget, about.
+  /// What simulate() will take of the budget, about.
   std::int64_t cost_to_simulate(Outcome outcome) const {
     std::vector<Run> runs;
     add_runs(outcome, runs);
     std::int64_t cost = 0;
-    for (const Run& run : runs) cost += 8 * steps_of(outcome, run.batch);
+    for (const Run& run : runs) cost += of_simulated_task * steps_of(outcome, run.batch);
     return cost;
   }
   std::int64_t steps_of(const Outcome& outcome, std::int64_t batch) const {
@@ -318,7 +319,7 @@ class PlanRounds {
   }
   static std::int64_t cost_of(const Summary& summary, std::int64_t steps) {
     const Folding& folding = summary.folding;
-    return 8 * (folding.factor > 1 ? folding.tasks : std::max(summary.tasks, steps));
+    return of_simulated_task * (folding.factor > 1 ? folding.tasks : std::max(summary.tasks, steps));
   }
 
   bool nearly_fits(Bytes memory) const {
