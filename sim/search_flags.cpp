@@ -60,7 +60,7 @@ void leave_open(CLI::App& app, Request& request) {
   request.mesh = {.tensor = 0, .context = 0, .data = 0};
   app.remove_option(app.get_option("--microbatches"));
   const auto text = [&](const std::string& flag, const std::string& meaning) { app.get_option(flag)->description(meaning); };
-  text("--microbatch", "Sequences of one microbatch (default: any power of two that divides a replica's part of the batch)");
+  text("--microbatch", "Sequences of one microbatch (default: the fastest that divides a replica's part of the batch)");
   text("--recompute", "Activations computed again in the backward: none, selective[:PART,...] or full[:N] (default any)");
   text("--tensor-parallel", "Devices that split each matrix product (default any)");
   text("--context-parallel", "Devices that split each sequence (default any)");

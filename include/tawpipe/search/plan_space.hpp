@@ -43,7 +43,7 @@ struct PlanRequest {
   Mesh::Sizes axes = {};  ///< [axis] the size that it must have; 0: any
   std::vector<std::vector<MeshAxis>> orders = {{MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data},
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
-  /// empty: the powers of two that divide a replica's part of the batch
+  /// empty: those of planned_sizes(), and around the best others
   std::vector<std::int64_t> microbatch_sizes = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
   /// Where nothing computed again does not fit, full recomputation of the least part of each
@@ -280,6 +280,32 @@ inline std::vector<std::optional<ContextExchange>> planned_exchanges(const PlanR
   return found;
 }
 
+/// Microbatch sizes to begin with: from each power of two up to the next one that divides a
+/// replica's part of the batch, the power itself if it does, else the largest.
+inline std::vector<std::int64_t> planned_sizes(std::int64_t of_replica, std::int64_t most) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t low = 1; low <= std::min(of_replica, most); low *= 2) {
+    std::int64_t size = of_replica % low == 0 ? low : std::min(2 * low - 1, most);
+    while (size > low && of_replica % size != 0) --size;
+    if (of_replica % size == 0) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+/// Other sizes between half of a layout's microbatch and its double.
+inline std::vector<PlanLayout> other_sizes(const PlanRequest& request, const PlanLayout& layout) {
+  std::vector<PlanLayout> found;
+  if (!request.microbatch_sizes.empty()) return found;
+  const std::int64_t of_replica = request.problem.global_batch / layout.mesh.data;
+  const std::int64_t most = std::min(request.problem.most_sequences(), 2 * layout.microbatch_size - 1);
+  for (std::int64_t size = layout.microbatch_size / 2 + 1; size <= most; ++size) {
+    if (size == layout.microbatch_size || of_replica % size != 0) continue;
+    found.push_back(layout);
+    found.back().microbatch_size = size;
+  }
+  return found;
+}
+
 }  // namespace detail
 
 /// The layouts to choose from. @pre request.problem has a model
@@ -290,12 +316,9 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   for (const Mesh& mesh : detail::planned_meshes(request)) {
     if (request.problem.global_batch % mesh.data != 0) continue;
     const std::int64_t of_replica = request.problem.global_batch / mesh.data;
-    std::vector<std::int64_t> sizes = request.microbatch_sizes;
-    for (std::int64_t size = 1; request.microbatch_sizes.empty() && of_replica % size == 0; size *= 2) {
-      if (size > 1 && size > Batch::max_tokens / std::max<std::int64_t>(1, request.problem.sequence)) break;
-      sizes.push_back(size);
-    }
-    for (const std::int64_t size : sizes) {
+    const bool given = !request.microbatch_sizes.empty();
+    for (const std::int64_t size :
+         given ? request.microbatch_sizes : detail::planned_sizes(of_replica, request.problem.most_sequences())) {
       if (of_replica % size != 0) continue;
       const auto exchanges = detail::planned_exchanges(request, mesh);
       refused = refused || exchanges.empty();

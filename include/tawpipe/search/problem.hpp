@@ -137,16 +137,18 @@ struct Problem {
     return work;
   }
 
+  /// Of one microbatch: with more than Batch::max_tokens no device holds even its logits.
+  std::int64_t most_sequences() const {
+    return std::max<std::int64_t>(1, Batch::max_tokens / std::max<std::int64_t>(1, sequence));
+  }
+
   /// The microbatch sizes to try: those given, or the divisors of the global batch that give all
   /// replicas the same number.
   std::vector<std::int64_t> candidate_sizes() const {
     if (!microbatch_sizes.empty()) return microbatch_sizes;
     if (microbatches > 0 || !has_model()) return {1};
     std::vector<std::int64_t> sizes;
-    // The limit on tokens in a microbatch: beyond it no device holds even its logits; Batch refuses
-    // it.
-    const std::int64_t most = std::max<std::int64_t>(1, Batch::max_tokens / std::max<std::int64_t>(1, sequence));
-    for (std::int64_t size = 1; size <= std::min(most, global_batch); ++size) {
+    for (std::int64_t size = 1; size <= std::min(most_sequences(), global_batch); ++size) {
       if (global_batch % size == 0 && (size == 1 || global_batch / size % mesh.data == 0)) sizes.push_back(size);
     }
     return sizes;

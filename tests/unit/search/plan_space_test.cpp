@@ -68,6 +68,36 @@ TEST_CASE("around the best pipeline states are shared out further, stages balanc
   CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}, ScheduleFamily::pipeline).empty());  // no pipeline
 }
 
+TEST_CASE("microbatches are of about twice as many sequences each, and around the best of any number that divides its part") {
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(detail::planned_sizes(64, 1000) == Sizes{1, 2, 4, 8, 16, 32, 64});
+  CHECK(detail::planned_sizes(24, 1000) == Sizes{1, 2, 4, 8, 24});
+  CHECK(detail::planned_sizes(45, 1000) == Sizes{1, 3, 5, 15, 45});
+  CHECK(detail::planned_sizes(45, 14) == Sizes{1, 3, 5, 9});  // at most 14
+  CHECK(detail::planned_sizes(45, 1) == Sizes{1});
+  PlanRequest asked = request(with_memory(1_GB));
+  asked.problem.global_batch = 90;
+  const auto around = [&](std::int64_t size) {
+    Sizes sizes;
+    const PlanLayout layout{.mesh = Mesh{.data = 2}.over(4), .microbatch_size = size};
+    for (const PlanLayout& one : detail::other_sizes(asked, layout)) {
+      CHECK(one.mesh == layout.mesh);
+      sizes.push_back(one.microbatch_size);
+    }
+    return sizes;
+  };
+  CHECK(around(15) == Sizes{9});
+  CHECK(around(5) == Sizes{3, 9});
+  CHECK(around(1).empty());
+  const auto best_of = [](const PlanRequest& of) { return plan(of, shipped()).plans.front(); };
+  const Plan best = best_of(asked);
+  asked.microbatch_sizes = {1};
+  CHECK(around(5).empty());  // it is given
+  CHECK(best.summary.makespan < best_of(asked).summary.makespan);
+  asked.microbatch_sizes = {best.layout.microbatch_size};
+  CHECK(best.summary.makespan == best_of(asked).summary.makespan);
+}
+
 TEST_CASE("context-parallel ranks exchange in every way that is asked for and possible") {
   PlanRequest asked{.problem = {.cluster = support::cluster(8, 1), .model = small, .sequence = 8192, .global_batch = 8}};
   CHECK(!planned_layouts(asked).front().exchange);

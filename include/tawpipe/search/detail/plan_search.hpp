@@ -63,22 +63,25 @@ class PlanSearch : PlanTurns {
     if (open_.empty() || open_.back().repeats || (best_ && !may_win(open_.back().need.usual))) return false;
     return !request_.cheapest_first || !best_ || open_.back().need.time < best_->summary.makespan * 9 / 10;
   }
-  /// What else may be around the pipeline that is the best so far, whatever is left of the budget:
-  /// it is little.
+  /// What else may be around the pipeline that is the best so far, and other sizes of its
+  /// microbatch, whatever is left of the budget: it is little.
   void look_around_best() {
     while (around_ && !result_.stopped) {
       const PlanCandidate best = *std::exchange(around_, std::nullopt);
       const std::size_t first = layouts_.size();
       std::vector<Outcome> outcomes;
-      for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], family_of(best.choice))) {
+      const auto add = [&](PlanLayout layout, Duration least) {
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
-        min_times_.push_back(min_times_[best.layout]);
+        min_times_.push_back(least);
         layouts_.push_back(std::move(layout));
+      };
+      for (const PlanLayout& layout : planned_variants(request_, layouts_[best.layout], family_of(best.choice)))
+        add(layout, min_times_[best.layout]);
+      for (const PlanLayout& layout : other_sizes(request_, layouts_[best.layout])) {
+        const bool known = std::find(layouts_.begin(), layouts_.end(), layout) != layouts_.end();
+        if (!known) add(layout, bounds_.min_time(layout));
       }
-      parallel_(outcomes.size(), [&](std::size_t i) {
-        const Problem problem = problem_of(request_, layouts_[first + i], choices_[best.choice]);
-        bound(outcomes[i], Predictor{problem, registry_});
-      });
+      parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i]); });
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first) simulate_some(2);
       recompute_less_of(best);
