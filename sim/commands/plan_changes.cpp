@@ -25,6 +25,14 @@ Cluster with_faster_links(const Cluster& cluster, bool network) {
   });
 }
 
+bool all_have_8_bits(const Cluster& cluster) {
+  for (const NodeType& kind : cluster.kinds()) {
+    const auto lacks = [](const DeviceSpec& device) { return !(device.peak_fp8.value() > 0); };
+    if (std::any_of(kind.devices.begin(), kind.devices.end(), lacks)) return false;
+  }
+  return true;
+}
+
 Cluster with_faster_products(const Cluster& cluster) {
   return with_changed_devices(cluster, [](DeviceSpec& device) {
     for (FlopsPerSecond* peak : {&device.peak, &device.peak_fp8, &device.peak_fp4})
@@ -80,7 +88,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
     trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
-  if (by_kernels && flags.base.products.empty() && cluster.device(Rank{0}).peak_fp8.value() > 0) {
+  if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";
     trials.push_back({{"products in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});

@@ -66,6 +66,12 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
+/// What the peer of an exchange sends back.
+constexpr Payload counterpart(Payload payload) {
+  if (payload == Payload::activations) return Payload::activation_gradients;
+  return payload == Payload::activation_gradients ? Payload::activations : payload;
+}
+
 /// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that
 /// a task represents, and `multiplicity(task)` is the number of tasks it represents.
 template <class Images, class Multiplicity>
@@ -121,7 +127,9 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
         }
         const bool leaves = !cluster.same_node(from, to);
         add(leaves ? total.inter_node_bytes : total.intra_node_bytes);
-        add(total.payload_bytes[static_cast<std::size_t>(task.payload)][leaves ? 1 : 0]);
+        const bool back = image.op == Op::exchange && from != image.rank;
+        const Payload payload = back ? counterpart(task.payload) : task.payload;
+        add(total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0]);
         add(total.rank_sent_bytes[index(from)]);
         if (leaves) {
           add(total.node_egress_bytes[index(cluster.node_of(from))]);

@@ -174,7 +174,9 @@ struct KernelCost {
     double sum = 0;
     double products = 0;
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
+    Launches launched;
     for (const Kernel& kernel : work.kernels) {
+      launched.add(kernel);
       if (!runs(kernel.pass, passes) || (kernel.before_blackwell && detail::compute_capability(device) >= 100)) continue;
       const double time = kernel.count * seconds_of(kernel, known, device);
       sum += time;
@@ -185,14 +187,13 @@ struct KernelCost {
       in_pieces += kernel.count * work.pieces * seconds_of(piece, known, device);
     }
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
-    const int launched = work.layers + (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
-    const bool again = passes.backward_input && schedule.stage(task.stage).recompute.value() > 0;
-    const int edges = launched - work.layers;
-    const double of_layers = host * work.layers + (again ? known.host_layer * work.recomputed : 0);
-    const double of_edges = host * edges + (again ? known.host_layer * edges : 0);
+    const double again = passes.backward_input ? known.host_layer : 0;
+    const int edges = (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
+    const double of_layers = (host + again * launched.again(false)) * work.layers;
+    const double of_edges = (host + again * launched.again(true)) * edges;
     double launches = 0;  // s of the host
     if (graphs == CudaGraphs::none) launches = of_layers + of_edges + known.host_collective * work.collectives;
     if (graphs == CudaGraphs::layers) launches = of_layers / operations_of_layer + of_edges;
@@ -228,6 +229,21 @@ struct KernelCost {
     }
     return false;  // unreachable
   }
+
+  /// Kernels that the host launches in a forward, and those of them again in a backward, of layers
+  /// and of edges.
+  struct Launches {
+    double forward[2] = {};
+    double recompute[2] = {};
+    void add(const Kernel& kernel) {
+      const double count = static_cast<double>(kernel.count) * kernel.launches;
+      if (kernel.pass == KernelPass::forward) forward[kernel.of_edge ? 1 : 0] += count;
+      if (kernel.pass == KernelPass::recompute) recompute[kernel.of_edge ? 1 : 0] += count;
+    }
+    double again(bool of_edge) const {
+      return forward[of_edge ? 1 : 0] > 0 ? std::min(1.0, recompute[of_edge ? 1 : 0] / forward[of_edge ? 1 : 0]) : 0;
+    }
+  };
 
   /// that a host launches: PyTorch's modules and functions
   static constexpr double operations_of_layer = 10;

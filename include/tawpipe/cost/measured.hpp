@@ -55,6 +55,8 @@ struct MeasuredWork {
   std::int64_t sequence = 0;
   std::int64_t microbatch_size = 0;
   Recompute recompute = Recompute::none;
+  /// of one layer: heads, gate and experts show in it; 0: unknown, so not checked
+  std::int64_t layer_parameters = 0;
 
   /// @pre not workload.is_abstract()
   static MeasuredWork of(const Workload& workload) {
@@ -66,7 +68,8 @@ struct MeasuredWork {
             model.size("vocab"),
             workload.batch().sequence,
             workload.batch().microbatch_size,
-            workload.recompute()};
+            workload.recompute(),
+            model.layer.parameters};
   }
   bool operator==(const MeasuredWork&) const = default;
 };
@@ -112,6 +115,7 @@ struct MeasuredCost {
     differ("a sequence length of", work->sequence, wanted.sequence);
     differ("a microbatch size of", work->microbatch_size, wanted.microbatch_size);
     differ("recomputation", name(work->recompute), name(wanted.recompute));
+    if (work->layer_parameters > 0) differ("layers of this many parameters:", work->layer_parameters, wanted.layer_parameters);
   }
 
   /// @throws InputError  if the task's op was not measured.

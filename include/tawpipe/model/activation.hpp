@@ -35,9 +35,9 @@ inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated 
 /// the product I) are kept in their format, and the attention's output also in 16 bits, which its
 /// own backward reads. Unfused attention keeps for each head and pair of tokens softmax (2), its
 /// dropout's mask (1) and result (2): 5 heads S bytes a token, which `selective` then drops, and
-/// nothing else. Parts that are computed again drop what they make: layernorm both normed H and
-/// rstds; core_attn what attention keeps for itself, but not its output, which is a product's
-/// input; mlp all of width I; activation silu(gate) and the product.
+/// nothing else; its code has dropout after attention and MLP too, a mask of H each (1). Parts that are computed again drop what
+/// they make: layernorm both normed H and rstds; core_attn what attention keeps for itself, but not its output, which is a
+/// product's input; mlp all of width I; activation silu(gate) and the product.
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;
@@ -50,8 +50,10 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   const auto inputs = static_cast<std::int64_t>(input * static_cast<double>((again.layernorm ? 0 : 2 * hidden) +
                                                                             (again.mlp || again.activation ? 0 : inner) +
                                                                             (narrow ? model.query_width() : 0)));
-  const std::int64_t linear = inputs + element * (2 * hidden + (narrow && again.core_attn ? 1 : 2) * model.query_width() +
-                                                  2 * model.key_width() + of_mlp * inner);
+  const std::int64_t masks = model.fused_attention ? 0 : 2 * hidden;
+  const std::int64_t linear =
+      inputs + masks +
+      element * (2 * hidden + (narrow && again.core_attn ? 1 : 2) * model.query_width() + 2 * model.key_width() + of_mlp * inner);
   const std::int64_t of_attention = model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence;
   if (recompute == Recompute::full) return element * hidden;  // layer input
   if (!model.chooses_parts(recompute)) return linear + (again.layernorm ? 0 : 8) + (again.core_attn ? 0 : of_attention);

@@ -96,7 +96,8 @@ struct BodyStep {
   /// An all_to_all is among this many neighbours of the axis, and a ring goes to the rank this many
   /// further on; 0: among all of the axis, and to the next.
   std::int32_t inner = 0;
-  /// a computation's: its products are cut by tokens into that many kernels, and it runs one
+  /// a computation's: its products are cut by tokens into that many kernels, and it runs one; a
+  /// collective's: the host launches that many of them at once
   std::int32_t pieces = 1;
   /// a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank
   /// sends

@@ -2,6 +2,7 @@
 // Not: how they follow from a model (model/transformer_work.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace tawpipe::inline v0 {
 
 /// A fraction of one device's whole share of the model; only fixed costs use it.
 struct Share {
-  std::int32_t numerator = 1;
-  std::int32_t denominator = 1;
+  std::int64_t numerator = 1;
+  std::int64_t denominator = 1;
 };
 
 /// The sizes and operations of one stage for one microbatch. Sizes are bytes on one device.
@@ -29,8 +30,8 @@ struct StageWork {
   Share share = {};  ///< of a device's whole share, for fixed costs
   /// of the stage's computation, where this is a step of it; for costs that only know the whole
   double fraction = 1;
-  std::int32_t pieces = 1;       ///< equal parts of its products, cut by tokens; a step runs one
-  std::int32_t collectives = 0;  ///< of the pass whose step this is
+  std::int32_t pieces = 1;  ///< equal parts of its products, cut by tokens; a step runs one
+  double collectives = 0;   ///< that the host launches in the pass whose step this is
 
   std::int64_t parameters = 0;       ///< of the layers
   std::int64_t edge_parameters = 0;  ///< of the edges that this stage has
@@ -50,6 +51,9 @@ struct StageWork {
   Bytes forward_traffic = {};  ///< device-memory bytes of all but matrix products
   Bytes backward_traffic = {};
   std::vector<Kernel> kernels = {};  ///< the kernels of all of that; empty: unknown
+
+  /// What a device needs to run any pass of the stage.
+  Bytes workspace() const { return std::max(forward_workspace, backward_workspace); }
 };
 
 /// Bytes a parameter takes. Source of the defaults (16-bit training with Adam: 2 + 2 + 12):

@@ -127,6 +127,9 @@ struct Transformer {
   /// Source: Transformer Engine, module/layernorm_linear.py: with_quantized_all_gather, module/base.py:
   /// grad_output_preprocess; torchao, float8_tensor_parallel.py: for one scale a tensor.
   bool gathers_narrow_inputs() const { return is_narrow(products) && (!is_torchtitan() || products == ProductFormat::fp8); }
+  /// A product's input is gathered again from the tensor-parallel ranks for the gradient of its
+  /// weight; torchtitan keeps it, unless products are run again.
+  bool gathers_again(Recompute recompute) const { return !is_torchtitan() || chooses_parts(recompute); }
   /// Asynchronous tensor parallelism fuses sums with products, but not gathers. Source:
   /// pytorch/pytorch#149990: for one scale a row.
   bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }

@@ -116,16 +116,24 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     bytes =
         parts == both ? Bytes{part(bytes.value(), both)} : Bytes{part(of_stream, parts) + part(bytes.value() - of_stream, both)};
   };
-  const bool norms = !model.recompute_parts.any() || model.recompute_parts.layernorm;  // selective: they are computed again
-  const std::int64_t kept = recompute == Recompute::full && work.recomputed > 0                 ? 1
-                            : recompute == Recompute::selective && work.recomputed > 0 && norms ? 2
-                                                                                                : 4;
-  cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.last_edge ? 2 : 0)) * stream);
+  const std::int64_t whole_again = recompute == Recompute::full ? work.recomputed : 0;  // layers
+  const bool norms = !model.recompute_parts.any() || model.recompute_parts.layernorm;   // selective: they are computed again
+  const std::int64_t kept = whole_again > 0 ? 1 : recompute == Recompute::selective && work.recomputed > 0 && norms ? 2 : 4;
+  const std::int64_t masks = model.fused_attention ? 0 : work.layers - whole_again;
+  cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.last_edge ? 2 : 0)) * stream +
+                      masks * 2 * batch.tokens() * model.hidden);
   cut(work.stash, (work.layers > 0 ? 2 * work.layers : 0) * stream);
   if (sharing.gathers_messages()) {
     work.boundary = Bytes{part(work.boundary.value(), both)};
   } else {
     cut(work.boundary, stream);
+  }
+  if (sharing.tensor > 1 && sharing.sequence_parallel && !model.gathers_again(recompute)) {  // both inputs, whole
+    const double number = model.gathers_narrow_inputs() ? bytes_of(model.products) : static_cast<double>(element);
+    const double whole = 2 * static_cast<double>(batch.tokens() / sharing.context * model.hidden) * number;
+    const Bytes others{static_cast<std::int64_t>(whole * (sharing.tensor - 1) / sharing.tensor)};
+    work.saved += others * (work.layers - whole_again);
+    if (whole_again > 0) work.backward_workspace += others;
   }
   cut(work.forward_workspace, (4 - kept + 2) * stream);
   cut(work.backward_workspace, (4 - kept + 1) * stream);

@@ -247,6 +247,11 @@ inline constexpr TransformerOption transformer_options[] = {
 }  // namespace detail
 
 TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
+  const double pairs = static_cast<double>(batch.tokens()) * static_cast<double>(batch.sequence) * model.heads;
+  if (!model.fused_attention && 5 * pairs > 0x1p48) {
+    throw InputError(concat("attention that is not fused keeps numbers of all pairs of ", batch.sequence,
+                            " tokens, more than any memory holds; choose fused attention or shorter sequences"));
+  }
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
   stack.first_edge = transformer_work(model, batch, recompute, 0, 0, true, false);
   stack.first_edge.parameters = model.embedding_parameters();

@@ -118,7 +118,7 @@ class Workload {
   Workload() = default;
 
   StageWork shared(StageWork work) const {
-    work.share = {devices_ * work.layers, model_->layers};
+    work.share = {std::int64_t{devices_} * work.layers, model_->layers};
     return work;
   }
 

@@ -83,7 +83,8 @@ class MeasuredJson {
             {"vocab", work.vocab},
             {"sequence", work.sequence},
             {"microbatch_size", work.microbatch_size},
-            {"recompute", name(work.recompute)}};
+            {"recompute", name(work.recompute)},
+            {"layer_parameters", work.layer_parameters}};
   }
 
   static double time(JsonValue object, std::string_view key) { return object.at(key).positive_or_zero(); }
@@ -94,7 +95,7 @@ class MeasuredJson {
 
   static MeasuredWork read_work(JsonValue value) {
     value.only("dtype", "weight_bytes", "gradient_bytes", "optimizer_bytes", "hidden", "intermediate", "vocab", "sequence",
-               "microbatch_size", "recompute");
+               "microbatch_size", "recompute", "layer_parameters");
     const auto whole = [&](std::string_view key, std::int32_t least) { return value.at(key).whole<std::int32_t>(least); };
     MeasuredWork work;
     work.dtype = value.at("dtype").parsed(parse_dtype);
@@ -106,6 +107,7 @@ class MeasuredJson {
     work.vocab = whole("vocab", 1);
     work.sequence = whole("sequence", 1);
     work.microbatch_size = whole("microbatch_size", 1);
+    if (const auto count = value.find("layer_parameters")) work.layer_parameters = count->whole<std::int64_t>(0);
     return work;
   }
 };

@@ -95,7 +95,7 @@ class Composer {
     builder_.option("context", std::to_string(mesh.context));
     builder_.option("data", std::to_string(mesh.data));
     std::vector<StageWork> stages{logical.stages().begin(), logical.stages().end()};
-    for (const StageWork& stage : stages) largest_ = std::max({largest_, stage.forward_workspace, stage.backward_workspace});
+    for (const StageWork& stage : stages) largest_ = std::max(largest_, stage.workspace());
     for (std::size_t s = 0; s < stages.size(); ++s) {
       if (with_.stages.empty()) {
         split(stages[s]);
@@ -177,10 +177,12 @@ class Composer {
   Bytes part_of(const Buffer& buffer) const {
     const ContentKind kind = buffer.content.kind();
     if (is_of_parameters(kind)) return Bytes{part(buffer.bytes.value(), mesh_.tensor)};
-    if (kind == ContentKind::workspace) return token_part(buffer.bytes, largest_, builder_.largest_workspace());
-    const StageId stage = buffer.content.stage() == none<StageId> ? StageId{0} : buffer.content.stage();
+    const bool any = buffer.content.stage() == none<StageId>;
+    if (kind == ContentKind::workspace && any) return token_part(buffer.bytes, largest_, builder_.largest_workspace());
+    const StageId stage = any ? StageId{0} : buffer.content.stage();
     const StageWork& whole = logical_.stage(stage);
     const StageWork& own = builder_.stages()[index(stage)];
+    if (kind == ContentKind::workspace) return token_part(buffer.bytes, whole.workspace(), own.workspace());
     if (kind == ContentKind::saved) return token_part(buffer.bytes, whole.saved, own.saved);
     if (kind == ContentKind::stash) return token_part(buffer.bytes, whole.stash, own.stash);
     return token_part(buffer.bytes, whole.boundary, own.boundary);

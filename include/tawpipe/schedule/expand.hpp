@@ -28,15 +28,15 @@ inline const StageBody* body_of(const Schedule& schedule, const Task& task) {
   return body.empty() ? nullptr : &body;
 }
 
-/// A body's operations and its collectives.
+/// A body's operations, and the collectives that the host launches.
 struct BodyTotals {
   Flops flops;
-  std::int32_t collectives = 0;
+  double collectives = 0;
 
   explicit BodyTotals(const StageBody& body) {
     for (const BodyStep& step : body) {
       flops += step.flops;
-      collectives += step.is_compute() ? 0 : 1;
+      collectives += step.is_compute() ? 0 : 1.0 / step.pieces;
     }
   }
 };

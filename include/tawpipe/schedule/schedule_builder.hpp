@@ -262,9 +262,7 @@ TAWPIPE_INLINE void ScheduleBuilder::stages(std::vector<StageWork> stages) {
   parts_.stages = std::move(stages);
   space_ = ParameterSpace{workload_, parts_.stages};
   workspace_ = Bytes{};
-  for (const auto& stage : parts_.stages) {
-    workspace_ = std::max({workspace_, stage.forward_workspace, stage.backward_workspace});
-  }
+  for (const auto& stage : parts_.stages) workspace_ = std::max(workspace_, stage.workspace());
 }
 
 TAWPIPE_INLINE TaskId ScheduleBuilder::add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after) {

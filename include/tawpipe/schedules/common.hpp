@@ -2,6 +2,7 @@
 // Not: any one schedule.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -42,9 +43,16 @@ inline Bytes gradient_bytes(const Workload& workload, std::int64_t parameters) {
   return Bytes{parameters * workload.parameter_bytes().gradient};
 }
 
-/// One workspace a rank, as large as its largest task needs.
+/// The workspace of a rank that computes any stage: as large as the largest task needs.
 inline void add_workspace(ScheduleBuilder& builder, int rank) {
   builder.persistent(rank, Content{ContentKind::workspace}, builder.largest_workspace());
+}
+/// The workspace of a rank that computes `stages` only: that of the stage that needs most.
+inline void add_workspace(ScheduleBuilder& builder, int rank, const std::vector<int>& stages) {
+  const auto less = [&](int a, int b) { return builder.stage(a).workspace() < builder.stage(b).workspace(); };
+  const auto most = std::max_element(stages.begin(), stages.end(), less);
+  if (most == stages.end()) return;
+  builder.persistent(rank, Content{ContentKind::workspace, StageId{*most}, std::int32_t{-1}}, builder.stage(*most).workspace());
 }
 
 inline Task compute(Op op, int rank, int stage, std::int64_t microbatch, int step = -1) {

@@ -252,15 +252,17 @@ inline TrainingBound training_bound(const Problem& problem) {
   // attention once more.
   const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.query_width());
   double attention = of_layer / (of_layer + static_cast<double>(model.layer_matrix_parameters()));  // its part of the work
-  std::vector<double> rate;  // [rank] batches a second, without updates
+  std::vector<double> rate;              // [rank] batches a second, without updates
+  std::vector<const DeviceSpec*> specs;  // of bound.devices: two may have one name
   double all = 0;
   double with_update = 0;
   for (int r = 0; r < cluster.ranks(); ++r) {
     const DeviceSpec& device = cluster.device(Rank{r});
     bound.usable += static_cast<double>(usable_part(device.memory, problem.usable_memory).value());
-    auto known =
-        std::find_if(bound.devices.begin(), bound.devices.end(), [&](const BoundDevice& d) { return d.name == device.name; });
+    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const DeviceSpec* one) { return *one == device; });
+    auto known = bound.devices.begin() + (spec - specs.begin());
     if (known == bound.devices.end()) {
+      specs.push_back(&device);
       const detail::BestTimes times = detail::best_times(problem, work, device);
       const double memory = detail::memory_rate(problem.cost, device);
       BoundDevice added{.name = device.name, .bytes_per_s = memory};

@@ -89,9 +89,10 @@ inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector
 inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked, const Registry& registry) {
   for (const OptionInfo& option : registry.info(chosen.schedule).options) {
     const auto at = chosen.options.find(option.name);
+    if (at == chosen.options.end()) continue;
     const auto given = asked.options.find(option.name);
     const bool open = given == asked.options.end() || given->second != at->second;
-    if (at != chosen.options.end() && open && at->second == option.standard) chosen.options.erase(at);
+    if (open && at->second == option.standard) chosen.options.erase(at);
   }
   return chosen;
 }

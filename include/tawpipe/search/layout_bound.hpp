@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -24,11 +25,11 @@ namespace tawpipe::inline v0 {
 /// Bounds of a request's layouts. Times of the whole model are computed once for each way of
 /// sharing it.
 ///
-/// With M microbatches of the whole batch, each rank of a schedule computes parts of them: no
-/// iteration is shorter than M times a microbatch's forward and backward over the ranks of all
-/// replicas, with more work on faster ones; and each parameter is updated once. Nor is it shorter
-/// than one microbatch's forward and gradients of inputs, which depend on each other layer by
-/// layer. The embedding is left out, and so are waits between ranks that share a layer: the
+/// Of a replica's M microbatches each rank of a schedule computes parts: no iteration is shorter
+/// than M times a microbatch's forward and backward over the replica's ranks, with more work on
+/// faster ones; and each parameter is updated once. Replicas have equal parts of the batch, so the
+/// slowest counts. Nor is it shorter than one microbatch's forward and gradients of inputs, which
+/// depend on each other layer by layer. The embedding is left out, and so are waits between ranks that share a layer: the
 /// distribution of a stage's time over its steps depends on how the model is split.
 class LayoutBounds {
  public:
@@ -54,9 +55,11 @@ class LayoutBounds {
     };
     std::vector<Open> open;
     for (const PlanLayout& layout : layouts) {
-      for (const auto& [rank, count] : classes(layout.mesh)) {
-        const auto [at, added] = times_.try_emplace(key(layout, rank));
-        if (added) open.push_back({&layout, rank, &at->second});
+      for (const Replica& replica : replicas(layout.mesh)) {
+        for (const auto& [rank, count] : replica) {
+          const auto [at, added] = times_.try_emplace(key(layout, rank));
+          if (added) open.push_back({&layout, rank, &at->second});
+        }
       }
     }
     parallel(open.size(), [&](std::size_t i) { *open[i].times = find_times(*open[i].layout, open[i].rank); });
@@ -64,19 +67,20 @@ class LayoutBounds {
 
   /// A lower bound on any schedule's iteration on this layout.
   Duration min_time(const PlanLayout& layout) {
-    const Problem& problem = request_.problem;
-    const std::vector<std::pair<Rank, int>>& ranks = classes(layout.mesh);
-    double rate = 0;  // microbatches a picosecond, of all
-    double chain = std::numeric_limits<double>::max();
-    double update = std::numeric_limits<double>::max();
-    for (const auto& [rank, count] : ranks) {
-      const Times& times = times_of(layout, rank);
-      rate += count / (times.forward + times.backward);
-      chain = std::min(chain, times.forward + std::min(times.backward, times.input));
-      update = std::min(update, times.update);
+    const auto microbatches = static_cast<double>(request_.problem.global_batch / layout.microbatch_size / layout.mesh.data);
+    double time = 0;
+    for (const Replica& replica : replicas(layout.mesh)) {
+      double rate = 0;  // microbatches a picosecond
+      double chain = std::numeric_limits<double>::max();
+      double update = std::numeric_limits<double>::max();
+      for (const auto& [rank, count] : replica) {
+        const Times& times = times_of(layout, rank);
+        rate += count / (times.forward + times.backward);
+        chain = std::min(chain, times.forward + std::min(times.backward, times.input));
+        update = std::min(update, times.update);
+      }
+      time = std::max({time, microbatches / rate + update, chain});
     }
-    const auto microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size);
-    const double time = std::max(microbatches / rate + update, chain);
     return Duration{static_cast<std::int64_t>(std::min(time * (1 - 1e-6), 9e18))};  // rounding of steps to picoseconds
   }
 
@@ -87,7 +91,7 @@ class LayoutBounds {
     int least = 1;
     for (int most = request_.problem.model->layers; least < most;) {
       layout.recompute_layers = (least + most) / 2;
-      const bool holds = states_ + times_of(layout, classes(layout.mesh).front().first).kept / layout.mesh.pipeline <= usable_;
+      const bool holds = states_ + times_of(layout, first_of(layout.mesh)).kept / layout.mesh.pipeline <= usable_;
       holds ? most = layout.recompute_layers : least = layout.recompute_layers + 1;
     }
     if (least >= request_.problem.model->layers) return std::nullopt;
@@ -105,7 +109,7 @@ class LayoutBounds {
   double min_memory(const PlanLayout& layout) { return states_ + saved(layout) / layout.mesh.pipeline; }
   /// The additional time of layers whose ranks share them and wait for each other: an estimate.
   double usual_wait(const PlanLayout& layout) {
-    const Times& times = times_of(layout, classes(layout.mesh).front().first);
+    const Times& times = times_of(layout, first_of(layout.mesh));
     return times.shared / (times.forward + times.backward);
   }
   /// The memory of a device under usual schedules relative to the usable part: weights and
@@ -135,32 +139,36 @@ class LayoutBounds {
     double kept = 0;  ///< if those that may not be are not
   };
 
-  double saved(const PlanLayout& layout) { return times_of(layout, classes(layout.mesh).front().first).saved; }
+  double saved(const PlanLayout& layout) { return times_of(layout, first_of(layout.mesh)).saved; }
 
-  /// One member of each class of the schedule's ranks, and the class's size.
-  const std::vector<std::pair<Rank, int>>& classes(const Mesh& mesh) {
-    if (known_mesh_ && *known_mesh_ == mesh) return known_classes_;
+  /// One member of each class of a replica's ranks, and how many are of the class.
+  using Replica = std::vector<std::pair<Rank, int>>;
+  /// One of each kind of replica.
+  const std::vector<Replica>& replicas(const Mesh& mesh) {
+    if (known_mesh_ && *known_mesh_ == mesh) return known_replicas_;
     const Cluster& cluster = request_.problem.cluster;
     // If all nodes are equal and share nothing, ranks at the same index in their nodes are equal.
     const bool alike = cluster.kinds().size() == 1 && cluster.fabric().links.empty();
     detail::RankClasses classes{cluster, mesh};
-    std::vector<std::size_t> at;  // [class] after known_classes_' first, its place
-    known_classes_.clear();
+    std::map<int, Rank> members;  // [class] its first
+    std::set<std::map<int, int>> seen;
+    known_replicas_.clear();
     for (int data = 0; data < mesh.data; ++data) {
+      std::map<int, int> counts;  // [class]
       for (int pipeline = 0; pipeline < mesh.pipeline; ++pipeline) {
         const Rank rank = mesh.rank({.pipeline = pipeline, .data = data});
-        const auto number = static_cast<std::size_t>(alike ? cluster.local_index(rank) : classes.of(rank));
-        if (number >= at.size()) at.resize(number + 1, 0);
-        if (at[number] == 0) {
-          known_classes_.emplace_back(rank, 0);
-          at[number] = known_classes_.size();
-        }
-        ++known_classes_[at[number] - 1].second;
+        const int number = alike ? cluster.local_index(rank) : classes.of(rank);
+        members.try_emplace(number, rank);
+        ++counts[number];
       }
+      if (!seen.insert(counts).second) continue;
+      Replica& replica = known_replicas_.emplace_back();
+      for (const auto& [number, count] : counts) replica.emplace_back(members.at(number), count);
     }
     known_mesh_ = mesh;
-    return known_classes_;
+    return known_replicas_;
   }
+  Rank first_of(const Mesh& mesh) { return replicas(mesh).front().front().first; }
 
   const Times& times_of(const PlanLayout& layout, Rank rank) {
     const auto [at, added] = times_.try_emplace(key(layout, rank));
@@ -257,7 +265,7 @@ class LayoutBounds {
   double usable_ = 0;  ///< bytes of a device, mean
   double states_ = 0;  ///< bytes of the model's states, for each device
   std::optional<Mesh> known_mesh_;
-  std::vector<std::pair<Rank, int>> known_classes_;  ///< for known_mesh_
+  std::vector<Replica> known_replicas_;  ///< for known_mesh_
   std::map<Key, Times> times_;
 };
 

@@ -56,7 +56,7 @@ struct PlanResult {
   std::vector<Plan> closest;     ///< if none fits: the simulated one that exceeds memory least
   PlanCounts counts;
   /// A lower bound on all candidates: the best's own time, or the least bound of those not
-  /// examined.
+  /// examined or only estimated.
   Duration bound;
   /// Every candidate was simulated in full or dropped by a bound: none is faster beyond
   /// plan_tolerance.

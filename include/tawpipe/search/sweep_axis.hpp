@@ -114,6 +114,9 @@ inline SweepAxis parse_sweep_axis(std::string_view text) {
   axis.logarithmic = range[2] == "log";
   const double from = detail::axis_number(axis.kind, range[0], axis.parameter);
   const double to = detail::axis_number(axis.kind, range[1], axis.parameter);
+  if (axis.logarithmic && !(from > 0 && to > 0)) {
+    throw InputError(concat("--vary ", axis.parameter, ": a logarithmic range must begin and end above 0; choose linear"));
+  }
   for (int i = 0; i < static_cast<int>(count); ++i) {
     const double part = i / (count - 1);
     double value = axis.logarithmic ? from * std::pow(to / from, part) : from + (to - from) * part;
@@ -138,7 +141,7 @@ double bisect_crossover(double a, double b, bool logarithmic, bool whole, Differ
     const double high = std::max(a, b);
     if (whole ? high - low <= 1 : high <= low * 1.001) break;
     double middle = logarithmic ? std::sqrt(a * b) : (a + b) / 2;
-    if (whole) middle = std::floor(middle);
+    if (whole) middle = std::clamp(std::floor(middle), low + 1, high - 1);
     if (middle <= low || middle >= high) break;
     ((f(middle) > 0) == sign ? a : b) = middle;
   }

@@ -105,9 +105,10 @@ class TaskGraphExport {
     if constexpr (requires { cost_.all_reduce; }) algorithm = cost_.all_reduce;
     const CollectiveShape shape = communication_shape(schedule_, task, algorithm, cluster_);
     std::vector<std::int32_t> parts;
-    for (const auto& [from, to] : shape.edges) {
+    for (std::size_t e = 0; e < shape.edges.size(); ++e) {
+      const auto [from, to] = shape.edges[e];
       if (from == to) continue;
-      const double moved = prepare(from, to) ? bytes : 0;
+      const double moved = prepare(from, to) ? bytes * shape.share(e) : 0;
       parts.push_back(static_cast<std::int32_t>(out_.graph.tasks()));
       out_.graph.message(number(from), number(to), moved, after_);
     }

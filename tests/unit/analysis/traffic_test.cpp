@@ -5,6 +5,7 @@
 
 #include "support/two_ranks.hpp"
 #include "tawpipe/schedules/fully_sharded.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
 
 using namespace tawpipe;
 
@@ -26,6 +27,18 @@ TEST_CASE("one activation there and one gradient back cross between the nodes, o
   CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activation_gradients)][1] == megabyte);
   // Each message crosses two adapters' links: out of one, into the other.
   CHECK(found.link_bytes[static_cast<std::size_t>(LinkClass::network)] == 4 * megabyte);
+}
+
+TEST_CASE("an exchange brings activations one way and gradients the other") {
+  const test::TwoRanks two;
+  const auto bytes = [&](bool overlap, Payload payload) {
+    const Schedule schedule = schedules::one_f_one_b(Workload::abstract(2, 4), 2, {.overlap = overlap});
+    return traffic(schedule, two.cluster).payload_bytes[static_cast<std::size_t>(payload)][1];
+  };
+  for (const bool overlap : {false, true}) {  // without, sends and receives go together
+    CHECK(bytes(overlap, Payload::activations) == 4 * megabyte);
+    CHECK(bytes(overlap, Payload::activation_gradients) == 4 * megabyte);
+  }
 }
 
 TEST_CASE("a ring collective sends its part over each edge") {

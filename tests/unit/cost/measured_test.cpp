@@ -133,4 +133,10 @@ TEST_CASE("times hold for the work that they were measured with, of any number o
                        "the times were measured with a sequence length of 8, not 4; measure them again for it",
                        tawpipe::InputError);
   CHECK_THROWS_AS(cost.check(tawpipe::Workload::abstract(2, 2)), tawpipe::InputError);
+  cost.work = tawpipe::MeasuredWork::of(support::transformer(6, 4));
+  ++cost.work->layer_parameters;  // other heads, or no gate
+  CHECK_THROWS_WITH_AS(cost.check(support::transformer(6, 4)), doctest::Contains("layers of this many parameters"),
+                       tawpipe::InputError);
+  cost.work->layer_parameters = 0;  // a file that does not say it
+  cost.check(support::transformer(6, 4));
 }

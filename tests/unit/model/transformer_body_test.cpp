@@ -205,6 +205,11 @@ TEST_CASE("context parallelism moves keys and values in each of its three ways")
   const std::int64_t back = sequence / 4 * 256 * 2;
   CHECK(collectives(ulysses.forward, Kind::all_to_all, true) == Sum{8, 4 * (there + back)});
   CHECK(collectives(ulysses.backward, Kind::all_to_all, true) == Sum{8, 4 * (there + back)});
+  // Attention that is computed again has its exchange again.
+  CHECK(collectives(shared(Recompute::selective, {.context = 4})[0].backward, Kind::all_gather, true) == Sum{8, 8 * keys});
+  const SharedStage again = shared(Recompute::selective, {.context = 4, .exchange = ContextExchange::ring})[0];
+  CHECK(collectives(again.backward, Kind::ring, true) == Sum{4 * 7, 4 * 9 * keys / 4});
+  CHECK(flops(again.backward) == doctest::Approx(flops(shared(Recompute::selective, {.context = 4})[0].backward)));
   CHECK_THROWS_WITH_AS(shared(Recompute::none, {.tensor = 2, .context = 4, .exchange = ContextExchange::all_to_all}),
                        doctest::Contains("4 key-value heads are not divisible by 8"), InputError);
 }
@@ -328,6 +333,11 @@ TEST_CASE("torchtitan gathers 8-bit inputs after their cast, and again only with
   decoder.early_stop = false;
   CHECK(collectives(body(Recompute::full).backward, BodyStep::Kind::reduce_scatter, false).count == sums + 4 * 2);
   decoder.early_stop = {};
+  // What is not gathered again is kept: three quarters more of both inputs.
+  const Bytes kept = body(Recompute::none).work.saved;
+  decoder.code = LayerCode::megatron;
+  CHECK(kept - body(Recompute::none).work.saved == Bytes{4 * 2 * 2 * stream * 3 / 4});
+  decoder.code = LayerCode::torchtitan;
   decoder.products = ProductFormat::fp8;
   CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::all_gather, false) == Sum{9, (8 + 2) * stream});
   CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::reduce_scatter, false) == Sum{9, 9 * 2 * stream});

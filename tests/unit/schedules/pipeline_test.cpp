@@ -14,6 +14,7 @@
 #include "support/unit_computations.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/gpipe.hpp"
 #include "tawpipe/schedules/one_f_one_b.hpp"
 #include "tawpipe/simulate/simulate.hpp"
@@ -129,6 +130,28 @@ TEST_CASE("each microbatch crosses each border once each way") {
   const Schedule holding = one_f_one_b(Workload::abstract(4, 8), 4, {.overlap = false});
   CHECK(count(holding, Op::pass) + 2 * count(holding, Op::exchange) == 2 * 3 * 8);
   CHECK(count(holding, Op::exchange) > 0);
+}
+
+TEST_CASE("each rank has the workspace of its own stages: only the last one's is of logits") {
+  const tawpipe::Transformer model{
+      .name = "m", .layers = 4, .hidden = 8, .heads = 2, .kv_heads = 2, .intermediate = 16, .vocab = 1000, .tied = false};
+  const Workload work{model, {.sequence = 16, .microbatch_size = 1, .global_batch = 4}};
+  const auto workspaces = [](const Schedule& schedule) {
+    std::vector<tawpipe::Bytes> found(static_cast<std::size_t>(schedule.ranks()));
+    for (const tawpipe::Buffer& buffer : schedule.buffers()) {
+      if (buffer.content.kind() == tawpipe::ContentKind::workspace) found[tawpipe::index(buffer.rank)] += buffer.bytes;
+    }
+    return found;
+  };
+  const Schedule whole = one_f_one_b(work, 4);
+  for (std::size_t rank = 0; rank < 4; ++rank) CHECK(workspaces(whole)[rank] == whole.stages()[rank].workspace());
+  CHECK(workspaces(whole)[0] < workspaces(whole)[3]);
+  // Tensor-parallel ranks have their part of it.
+  const Schedule shared = tawpipe::compose(one_f_one_b(work, 2), work, tawpipe::Mesh{.tensor = 2}.over(4));
+  for (const tawpipe::Rank rank : {tawpipe::Rank{0}, tawpipe::Rank{2}}) {
+    const auto stage = tawpipe::index(rank) / 2;
+    CHECK(workspaces(shared)[tawpipe::index(rank)] == shared.stages()[stage].workspace());
+  }
 }
 
 TEST_CASE("two stages on one rank hand over without a transfer") {

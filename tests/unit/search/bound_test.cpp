@@ -8,6 +8,7 @@
 
 #include "support/clusters.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/topology/changed_links.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/topology/fabric_graph.hpp"
 
@@ -100,6 +101,16 @@ TEST_CASE("faster devices take more of the work") {
   const double a = training_bound(problem(fast, KernelCost{})).compute_s;
   const double b = training_bound(problem(slow, KernelCost{})).compute_s;
   CHECK(training_bound(problem(both, KernelCost{})).compute_s == doctest::Approx(2 / (1 / a + 1 / b)));
+  // Two kinds may have one name.
+  const RooflineCost roofline;
+  const Cluster half =
+      with_changed_devices(fast, [](DeviceSpec& device) { device.peak = FlopsPerSecond{device.peak.value() / 2}; });
+  const Cluster named{"named", {half.kinds()[0], fast.kinds()[0]}, {0, 1}};
+  const Cluster turned{"turned", {fast.kinds()[0], half.kinds()[0]}, {0, 1}};
+  const TrainingBound bound = training_bound(problem(named, roofline));
+  CHECK(bound.devices.size() == 2);
+  CHECK(bound.compute_s < training_bound(problem(half, roofline)).compute_s);
+  CHECK(bound.compute_s == doctest::Approx(training_bound(problem(turned, roofline)).compute_s));
 }
 
 TEST_CASE("a cut lets the gradients of all layers through, or the activations of all tokens that are shared") {

@@ -121,6 +121,9 @@ TEST_CASE("a value that is given is kept, and one that is its standard is not sa
   CHECK(chosen.summary.recompute == "full");
   if (chosen.choice.options.contains("reshard")) CHECK(chosen.choice.options.at("reshard") == "off");
   if (chosen.choice.options.contains("collectives")) CHECK(chosen.choice.options.at("collectives") == "two-level");
+  // Of an option of which `auto` tries nothing, the standard is taken.
+  const ScheduleChoice untried{.schedule = "tawpipe", .options = {{"order", "auto"}, {"buffers", "auto"}}};
+  CHECK(!choose(open, untried, shipped()).choice.options.contains("order"));
   // Nothing is open: as Predictor::best().
   const Chosen given = choose(open, {.schedule = "fsdp"}, shipped());
   CHECK(given.choice.options.empty());

@@ -30,6 +30,8 @@ TEST_CASE("what cannot be varied is named") {
     CHECK_THROWS_AS(parse_sweep_axis(wrong), InputError);
   }
   CHECK_THROWS_WITH_AS(parse_sweep_axis("sequense=1"), doctest::Contains("did you mean"), InputError);
+  CHECK_THROWS_WITH_AS(parse_sweep_axis("inter-node-latency=0us:10us:log:4"), doctest::Contains("begin and end above 0"),
+                       InputError);
 }
 
 TEST_CASE("a crossover is found between two points of different sign") {
@@ -40,4 +42,8 @@ TEST_CASE("a crossover is found between two points of different sign") {
   // whole numbers: 36 is the last before, 38 the first beyond; at 37 the lead is 0, which counts
   // with the side below
   CHECK(bisect_crossover(1, 100, false, true, f) == 38);
+  for (int last = 1; last < 40; ++last) {
+    const auto above = [&](double x) { return x - last - 0.5; };
+    for (const bool logarithmic : {false, true}) CHECK(bisect_crossover(1, 40, logarithmic, true, above) == last + 1);
+  }
 }

@@ -101,6 +101,20 @@ TEST_CASE("a collective is one message an edge, all after the same tasks, and on
   CHECK(simulate(graph).makespan() == 5_s + 3_us);
 }
 
+TEST_CASE("of an all-to-all with sizes of its pairs each edge has its own") {
+  auto b = two_lanes(2);
+  const auto group = b.group({Rank{0}, Rank{1}});
+  const auto sizes = b.pair_sizes(std::vector<Bytes>{0_B, 1_GB, 3_GB, 0_B});
+  b.add({.op = Op::all_to_all, .lane = tawpipe::LaneId{1}, .rank = Rank{0}, .group = group, .split = sizes, .bytes = 3_GB}, {});
+  const auto& graph = tawpipe::export_task_graph(b.build(), support::cluster(2), no_overhead).graph;
+  double sent[2] = {};
+  for (std::size_t task = 0; task < graph.tasks(); ++task) {
+    if (!graph.is_compute(task)) sent[graph.destination(task)] += graph.amount(task);
+  }
+  CHECK(sent[1] == doctest::Approx(1e9));
+  CHECK(sent[0] == doctest::Approx(3e9));
+}
+
 TEST_CASE("an exchange is two messages, a group of one rank nothing but its end") {
   auto b = two_lanes(2);
   auto both = pass(0, 1, 1_GB);

@@ -195,6 +195,7 @@ class BodyWriter {
       const std::int32_t current = arrived;
       if (part + 1 < sharing_.tensor) {
         arrived = collective(Kind::ring, false, gradients, tokens_ * gathered_ * hidden_ / sharing_.tensor, current);
+        body_.back().pieces = sharing_.tensor - 1;
       }
       piece(flops, traffic, sharing_.tensor, current);
     }
@@ -211,11 +212,11 @@ class BodyWriter {
     for (int part = 0; part < all; ++part) {
       piece(flops, 0, all, part == 0 ? last() : last_compute());
       collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / all, last());
+      body_.back().pieces = all;
     }
   }
 
-  /// Whether a product's input is gathered again for the gradient of its weight.
-  bool gathers_again() const { return !model_.is_torchtitan() || model_.chooses_parts(recompute_); }
+  bool gathers_again() const { return model_.gathers_again(recompute_); }
 
   /// @param layer  to note where it begins; -1: it is computed again
   void forward_layer(std::int32_t layer = -1) {
@@ -269,14 +270,17 @@ class BodyWriter {
     compute(0, norm, {summed});
   }
 
-  /// The attention between its products, with the exchanges of the context-parallel ranks.
+  /// The attention between its products, with the exchanges of the context-parallel ranks. Where it
+  /// is computed again, these are repeated.
   /// @param ready  the step that produces keys and values; -1: the previous one
   void attention(bool backward, std::int32_t ready = -1) {
-    const double work = attention_ * (backward ? (model_.attention_again(recompute_) ? 3 : 2) : 1);
+    const bool again = backward && model_.attention_again(recompute_);
     if (sharing_.context == 1) {
-      compute(work, 0);
+      compute(attention_ * (again ? 3 : backward ? 2 : 1), 0);
       return;
     }
+    if (again) attention(false, std::exchange(ready, -1));
+    const double work = attention_ * (backward ? 2 : 1);
     const double keys = 2 * tokens_ * key_ * element_;  // and values, of one rank
     switch (sharing_.exchange) {
       case ContextExchange::all_gather:

@@ -45,12 +45,12 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
       add(R"({}{{"kind":"{}")", s == 0 ? "" : ",", name(step.kind));
       if (step.is_compute()) {
         add(R"(,"flops":{},"traffic":{})", step.flops.value(), step.traffic.value());
-        if (step.pieces > 1) add(R"(,"pieces":{})", step.pieces);
       } else {
         add(R"(,"axis":"{}","bytes":{})", step.context ? "context" : "tensor", step.bytes.value());
         if (step.gradients) add(R"(,"gradients":true)");
         if (step.inner > 0) add(R"(,"inner":{})", step.inner);
       }
+      if (step.pieces > 1) add(R"(,"pieces":{})", step.pieces);
       if (step.layer >= 0) add(R"(,"layer":{})", step.layer);
       if (step.after[0] >= 0) add(R"(,"after":[{})", step.after[0]);
       if (step.after[1] >= 0) add(",{}", step.after[1]);
@@ -67,7 +67,6 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
   if (step.is_compute()) {
     if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
     if (const auto traffic = value.find("traffic")) step.traffic = read_bytes(*traffic);
-    if (const auto pieces = value.find("pieces")) step.pieces = pieces->whole<std::int32_t>(1, 1 << 20);
   } else {
     const JsonValue axis = value.at("axis");
     step.context = axis.text() == "context";
@@ -76,6 +75,7 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
     if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
     if (const auto inner = value.find("inner")) step.inner = inner->whole<std::int32_t>(1, 1 << 20);
   }
+  if (const auto pieces = value.find("pieces")) step.pieces = pieces->whole<std::int32_t>(1, 1 << 20);
   if (const auto layer = value.find("layer")) step.layer = layer->whole<std::int32_t>(0, Transformer::max_layers);
   if (const auto after = value.find("after")) {
     if (after->size() > step.after.size()) after->fail("a step waits for at most two earlier ones");

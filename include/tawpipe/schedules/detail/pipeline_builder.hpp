@@ -90,12 +90,15 @@ class PipelineBuilder : PipelineRoutes {
   Slot& slot(const Action& producer) { return is_forward(producer.op) ? cell(producer).forward : cell(producer).backward; }
   void add_buffers() {
     cells_.resize(slots());
+    std::vector<std::vector<int>> stages(items_.size());  // [rank]
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
       for (int s = 0; s < static_cast<int>(holders->size()); ++s) {
-        states_.push_back(add_states(builder_, holders->at(static_cast<std::size_t>(s)), builder_.space().all_of(s), s));
+        const int rank = holders->at(static_cast<std::size_t>(s));
+        states_.push_back(add_states(builder_, rank, builder_.space().all_of(s), s));
+        stages[static_cast<std::size_t>(rank)].push_back(s);
       }
     }
-    for (std::size_t r = 0; r < items_.size(); ++r) add_workspace(builder_, static_cast<int>(r));
+    for (std::size_t r = 0; r < items_.size(); ++r) add_workspace(builder_, static_cast<int>(r), stages[r]);
   }
 
   /// Emits all items, each once its inputs are there, in the order in which they would start if

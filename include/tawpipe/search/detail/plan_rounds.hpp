@@ -328,6 +328,7 @@ class PlanRounds {
   }
   void take_plan(Plan plan) {
     ++result_.counts.simulated;
+    if (plan.estimated) estimated_ = std::min(estimated_, plan.bound);
     if (!plan.summary.fits()) {
       ++result_.counts.memory;
       if (result_.closest.empty() || plan.summary.fullest() < result_.closest[0].summary.fullest()) {
@@ -376,7 +377,8 @@ class PlanRounds {
   /// the best, before what else may be around it was looked at
   std::optional<PlanCandidate> around_;
   std::int64_t spent_ = 0;           ///< of the budget
-  Duration left_ = Duration::max();  ///< the least bound of what was left
+  Duration left_ = Duration::max();       ///< the least bound of what was left
+  Duration estimated_ = Duration::max();  ///< and of what was estimated
   std::optional<Plan> best_;
   struct Early {
     Plan plan;
