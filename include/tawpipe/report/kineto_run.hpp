@@ -49,7 +49,7 @@ class KinetoJob {
     for (const KinetoRank& rank : ranks_) run.ranks.push_back({rank.rank(), concat("rank ", rank.rank())});
     const std::set<std::string>& steps = ranks_.front().steps();
     const std::string name = steps.empty() ? std::string{"trace"} : *steps.begin();
-    run.steps.push_back(recorder_.build(name, std::max(1, static_cast<int>(steps.size()))));
+    run.steps.push_back(recorder_.build(name, steps.empty() ? updates() : static_cast<int>(steps.size())));
     run.names = std::move(names_);
     note();
     return run;
@@ -69,6 +69,16 @@ class KinetoJob {
   /// @param host  for its launch
   std::int32_t alike(std::int32_t name, std::int32_t n, bool host) {
     return classes_.try_emplace({name, n, host}, static_cast<std::int32_t>(classes_.size())).first->second;
+  }
+
+  /// Optimizer steps where the profiler had no schedule: of the rank with the fewest, since one may
+  /// have several optimizers of a name.
+  int updates() const {
+    int fewest = 0;
+    for (const KinetoRank& rank : ranks_) {
+      if (rank.updates() > 0 && (fewest == 0 || rank.updates() < fewest)) fewest = rank.updates();
+    }
+    return std::max(1, fewest);
   }
 
   void add_rank(int r) {

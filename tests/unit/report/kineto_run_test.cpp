@@ -152,6 +152,25 @@ TEST_CASE("clocks that are not aligned are aligned by the ends of collectives") 
   CHECK(read_run({early.text(5)}).notes.empty());
 }
 
+TEST_CASE("steps are those of the profiler's schedule, without one the optimizer's") {
+  const auto steps = [](const std::vector<std::vector<std::string>>& annotations) {
+    std::vector<std::string> texts;
+    for (std::size_t rank = 0; rank < annotations.size(); ++rank) {
+      KinetoFile file{static_cast<int>(rank), static_cast<int>(annotations.size())};
+      file.launch(0, 5, "gemm", 7, 10, 60);
+      for (const std::string& one : annotations[rank]) file.event("user_annotation", one, 100, 1, 0, 5, "");
+      texts.push_back(file.text());
+    }
+    return read_run(texts).iterations();
+  };
+  const std::string adamw = "Optimizer.step#AdamW.step";
+  CHECK(steps({{}}) == 1);
+  CHECK(steps({{adamw, adamw}}) == 2);
+  CHECK(steps({{adamw, "Optimizer.step#Muon.step", adamw, "Optimizer.step#Muon.step"}}) == 2);
+  CHECK(steps({{adamw, adamw, adamw, adamw}, {adamw, adamw}, {}}) == 2);
+  CHECK(steps({{"ProfilerStep#3", adamw, adamw}}) == 1);
+}
+
 TEST_CASE("traces that do not belong together are refused in one line") {
   const auto refused = [](const std::vector<std::string>& texts, const std::string& part) {
     std::string message;

@@ -56,8 +56,10 @@ class KinetoRank {
     name_meetings();
     read_waits();
     if (waits_.empty()) expect_waits(main_queue());
+    std::map<std::string, int> updates;
     for (const KinetoHostEvent& event : events_.host) {
       if (event.name.starts_with("ProfilerStep#")) steps_.insert(event.name);
+      if (event.name.starts_with("Optimizer.step#")) updates_ = std::max(updates_, ++updates[event.name]);
     }
   }
 
@@ -67,7 +69,8 @@ class KinetoRank {
   std::int64_t base() const { return events_.base; }
   const std::string& source() const { return source_; }
   const std::vector<KinetoItem>& items() const { return items_; }  ///< by start
-  const std::set<std::string>& steps() const { return steps_; }
+  const std::set<std::string>& steps() const { return steps_; }    ///< that the profiler's schedule names
+  int updates() const { return updates_; }                         ///< calls of the optimizer that was called most
   /// When its first item or call starts.
   double first_start() const {
     double first = items_.front().start;
@@ -363,6 +366,7 @@ class KinetoRank {
   std::map<std::pair<std::int64_t, std::int64_t>, int> queues_;  ///< [device, stream]
   std::vector<std::pair<double, int>> calls_;
   std::set<std::string> steps_;
+  int updates_ = 0;
   /// [queue] order and item, by order
   std::map<int, std::vector<std::pair<std::int64_t, int>>> launched_;
   std::map<int, std::vector<Waited>> waits_;                  ///< [queue] by order
