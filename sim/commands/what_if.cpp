@@ -120,6 +120,25 @@ WhatIf without(const TracedRun& run, const std::string& who) {
   return question;
 }
 
+bool has(const TracedRun& run, const TimeScale& scale) {
+  return std::any_of(run.steps.begin(), run.steps.end(), [&](const TracedStep& step) {
+    return std::any_of(step.events.begin(), step.events.end(), [&](const TracedEvent& event) { return scale.takes(event); });
+  });
+}
+
+constexpr Op passes[] = {Op::forward, Op::backward, Op::update};
+
+/// The kinds of --scale that the traces have, "compute, forward, communication".
+std::string kinds_in(const TracedRun& run) {
+  std::string kinds = has(run, {.computations = true}) ? "compute" : "";
+  const auto add = [&](std::string_view kind, const TimeScale& scale) {
+    if (has(run, scale)) kinds += concat(kinds.empty() ? "" : ", ", kind);
+  };
+  for (const Op op : passes) add(name(op), {.op = op});
+  for (int k = 1; k < trace_kinds; ++k) add(name(static_cast<TraceKind>(k)), {.kind = static_cast<TraceKind>(k)});
+  return kinds;
+}
+
 /// KIND=FACTOR.
 WhatIf scaled(const TracedRun& run, const std::string& text) {
   const auto equals = text.rfind('=');
@@ -131,7 +150,6 @@ WhatIf scaled(const TracedRun& run, const std::string& text) {
         one_line(concat("--scale ", text, " must be a kind of operation and what its times are multiplied by, as matmul=0.5")));
   }
   TimeScale scale{.factor = *factor};
-  constexpr Op passes[] = {Op::forward, Op::backward, Op::update};
   const auto pass = std::find_if(std::begin(passes), std::end(passes), [&](Op op) { return name(op) == kind; });
   int trace_kind = 1;
   while (trace_kind < trace_kinds && name(static_cast<TraceKind>(trace_kind)) != kind) ++trace_kind;
@@ -158,6 +176,9 @@ WhatIf scaled(const TracedRun& run, const std::string& text) {
     for (int k = 1; k < trace_kinds; ++k) known.emplace_back(name(static_cast<TraceKind>(k)));
     throw InputError(one_line(concat("--scale: ", unknown_name("kind", kind, known))));
   }
+  // Between events there is always some time of the host's.
+  if (scale.kind != TraceKind::host && !has(run, scale))
+    throw InputError(one_line(concat("--scale ", text, ": the traces have no such work; they have ", kinds_in(run))));
   const std::string how = *factor == 0 ? std::string{"takes no time"} : fmt::format("takes {} times as long", *factor);
   return {.name = concat(one_line(kind), " ", how), .scales = {scale}};
 }
@@ -195,10 +216,7 @@ std::vector<WhatIf> questions(const WhatIfRequest& request, const TracedRun& run
   all.push_back({.name = "the host takes no time", .scales = {{.kind = TraceKind::host, .factor = 0}}});
   all.push_back({.name = "communication takes no time", .scales = {{.kind = TraceKind::communication, .factor = 0}}});
   for (const TraceKind kind : {TraceKind::matmul, TraceKind::attention, TraceKind::copy, TraceKind::compute}) {
-    const bool there = std::any_of(run.steps.begin(), run.steps.end(), [&](const TracedStep& step) {
-      return std::any_of(step.events.begin(), step.events.end(), [&](const TracedEvent& event) { return event.kind == kind; });
-    });
-    if (there) {
+    if (has(run, {.kind = kind})) {
       const bool only = kind == TraceKind::compute && all.back().scales.front().kind == TraceKind::communication;
       all.push_back({.name = concat(kind == TraceKind::compute ? only ? "computation" : "other computation" : name(kind),
                                     " takes half as long"),

@@ -118,6 +118,7 @@ TEST_CASE("traces of PyTorch's profiler are asked by kinds and by names") {
   check_refused(run("what-if" + traces + " --scale matmul"), {"matmul=0.5"});
   check_refused(run("what-if" + traces + " --scale /(/=1"), {"regular expression"});
   check_refused(run("what-if" + traces + " --scale /nothing/=1"), {"no operation"});
+  check_refused(run("what-if" + traces + " --scale attention=0.5"), {"no such work; they have compute, forward, matmul, host"});
   check_refused(run("what-if" + traces + " --without-straggler 7"), {"no such rank"});
   check_refused(run("what-if" + traces + " --without-straggler stage:0"), {"do not say"});
   check_refused(run("what-if" + traces + " --without-straggler worst:0"), {"worst:1%"});
