@@ -317,8 +317,15 @@ inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int
 /// gradient of a tied embedding, which PyTorch leaves to its user). Forwards and backwards that run
 /// as one block are recognized if the first result goes to another rank, or if they are
 /// DualPipeV's.
-/// @throws InputError  if it is not one, naming what it sends instead.
+/// @throws InputError  if it is not one, naming what it sends instead, or has other parallelism
+/// around it.
 inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
+  if (const Mesh& mesh = schedule.parts().mesh; !mesh.is_plain()) {
+    throw InputError(one_line(concat(
+        "schedule ", quote(schedule.name()), " has tensor ", mesh.tensor, " x context ", mesh.context, " x data ", mesh.data,
+        " copies of ", mesh.pipeline, " ranks, and PyTorch's CSV holds one; export it without tensor, context and data ",
+        "parallelism, for ", mesh.pipeline, " devices and ", schedule.workload().microbatches() / mesh.data, " microbatches")));
+  }
   const auto refuse = [&](const std::string& why) {
     throw InputError(one_line(concat("schedule ", quote(schedule.name()), " is not an activation pipeline: ", why,
                                      "; PyTorch's CSV holds pipelines, such as 1f1b and gpipe")));

@@ -13,6 +13,7 @@
 #include "schedules.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -251,6 +252,12 @@ TEST_CASE("what is not an activation pipeline is not exported") {
       refusal("fsdp") ==
       "schedule 'fsdp' is not an activation pipeline: it moves weights (all_gather); PyTorch's CSV holds pipelines, such as 1f1b "
       "and gpipe");
+  const Schedule replicas = compose(built("1f1b", 2, 4), Workload::abstract(4, 8), Mesh{.data = 2}.over(4));
+  CHECK_THROWS_WITH_AS(
+      pytorch_schedule(replicas),
+      "schedule '1f1b' has tensor 1 x context 1 x data 2 copies of 2 ranks, and PyTorch's CSV holds one; export it "
+      "without tensor, context and data parallelism, for 2 devices and 4 microbatches",
+      InputError);
 }
 
 TEST_CASE("the batch must have the file's microbatches") {
