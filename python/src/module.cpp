@@ -9,9 +9,11 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
+#include "tawpipe/frameworks/setting.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
@@ -224,21 +227,21 @@ struct Exceptions {
   PyObject* schedule;
 };
 
+/// The arguments of the module's calls.
+std::vector<std::string> arguments;
+
 /// The command's words for an argument in Python's: "--global-batch is missing" is "global_batch is
-/// missing". What stands in a line of a file is said as it stands there.
+/// missing". Quoted texts and other flags stay as they are.
 std::string in_python_words(std::string_view text) {
-  if (text.find(", line ") != text.npos) return std::string{text};
   std::string words;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool flag = text.substr(i, 2) == "--" && i + 2 < text.size() && text[i + 2] >= 'a' && text[i + 2] <= 'z';
-    if (!flag) {
-      words += text[i];
-      continue;
-    }
-    for (i += 2; i < text.size() && ((text[i] >= 'a' && text[i] <= 'z') || text[i] == '-'); ++i) {
-      words += text[i] == '-' ? '_' : text[i];
-    }
-    --i;
+  for (std::size_t i = 0; i < text.size();) {
+    const bool flag = text.substr(i, 2) == "--" && !words.ends_with('\'');
+    const std::size_t end = flag ? std::min(text.find_first_not_of("-abcdefghijklmnopqrstuvwxyz", i), text.size()) : i + 1;
+    const std::string_view word = text.substr(i, end - i);
+    std::string name{word.substr(flag ? 2 : 0)};
+    std::replace(name.begin(), name.end(), '-', '_');
+    words += flag && std::find(arguments.begin(), arguments.end(), name) != arguments.end() ? name : word;
+    i = end;
   }
   return words;
 }
@@ -257,6 +260,8 @@ void bind_errors(nb::module_& module) {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
+    } catch (const SettingError& error) {  // a file's own words
+      PyErr_SetString(types.input, error.what());
     } catch (const InputError& error) {
       PyErr_SetString(types.input, in_python_words(error.what()).c_str());
     } catch (const ScheduleError& error) {
@@ -270,6 +275,8 @@ void bind_errors(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  module.def(
+      "name_arguments", [](std::vector<std::string> names) { arguments = std::move(names); }, "names"_a);
   module.attr("OPS") = nb::cast(names_of<Op>(ops));
   module.attr("PAYLOADS") = nb::cast(names_of<Payload>(payloads));
   module.attr("BUFFER_KINDS") = nb::cast(names_of<BufferKind>(buffer_kinds));

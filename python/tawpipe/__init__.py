@@ -492,3 +492,8 @@ Schedule.__repr__ = _schedule_text
 Cluster.__repr__ = lambda self: f"{self.name}: {self.nodes} nodes, {self.ranks} devices ({self.device(0)['name']})"
 Model.__repr__ = lambda self: f"{self.name}: {self.parameters:,} parameters, {self.dtype}"
 Timeline.__repr__ = lambda self: f"timeline of {len(self.start):,} tasks, {self.makespan_s:.6g} s"
+
+# What the library's messages call flags are these arguments.
+_core.name_arguments([name for call in (cluster, compare, simulate, plan, bound, prove)
+                      for name in call.__code__.co_varnames[:call.__code__.co_argcount + call.__code__.co_kwonlyargcount]]
+                     + list(_SWITCHES))

@@ -160,6 +160,14 @@ class Plans(unittest.TestCase):
             script.write_text("p.py --micro-batch-size 1 --tensor-model-paralel-size 2")
             with self.assertRaisesRegex(tawpipe.InputError, "line 1.*--tensor-model-parallel-size"):
                 tawpipe.plan(cluster="2x4", today=script)
+            script.write_text("p.py --micro-batch-size 1 --sequence-parallel 2")  # a flag of both
+            with self.assertRaisesRegex(tawpipe.InputError, "line 1: --sequence-parallel: takes no value"):
+                tawpipe.plan(cluster="2x4", today=script)
+            script.write_text("p.py --micro-batch-size 1")
+            with self.assertRaisesRegex(tawpipe.InputError, "does not say --num-layers, .*; give model"):
+                tawpipe.plan(cluster="2x4", today=script)
+        with self.assertRaisesRegex(tawpipe.InputError, "'--sequence-parallel'"):
+            tawpipe.plan(cluster="2x4", today="--sequence-parallel")
 
     def test_compared_schedules_have_the_gap(self):
         for row in tawpipe.compare("1f1b", "tawpipe", **TINY):

@@ -18,6 +18,12 @@
 
 namespace tawpipe::inline v0 {
 
+/// A text that cannot be read as settings. Its message has the text's own words.
+class SettingError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 /// One setting in a text: `--micro-batch-size 4` in line 12.
 struct Setting {
   std::string name;
@@ -31,9 +37,9 @@ struct SettingsText {
   std::string source;
   std::vector<Setting> settings;
 
-  /// @throws InputError  naming the line
+  /// @throws SettingError  naming the line
   [[noreturn]] void fail(int line, std::string_view why) const {
-    throw InputError(one_line(concat(source, ", line ", line, ": ", why)));
+    throw SettingError(one_line(concat(source, ", line ", line, ": ", why)));
   }
 };
 
@@ -84,11 +90,11 @@ struct ReadSettings {
     return nullptr;
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// @throws InputError  with the line of the setting of that name, or without one if the text has
+  /// @throws SettingError  with the line of the setting of that name, or without one if the text has
   /// none
   [[noreturn]] void fail(std::string_view name, std::string_view why) const {
     if (const Setting* at = find(name)) text.fail(at->line, concat(name, ": ", why));
-    throw InputError(one_line(concat(text.source, ": ", name, ": ", why)));
+    throw SettingError(one_line(concat(text.source, ": ", name, ": ", why)));
   }
   void note(std::string_view name, std::string_view why) {
     const Setting* at = find(name);

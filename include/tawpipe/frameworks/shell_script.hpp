@@ -44,7 +44,7 @@ class ShellScript {
     return c;
   }
   [[noreturn]] void fail(int line, std::string_view why) const {
-    throw InputError(one_line(concat(source_, ", line ", line, ": ", why)));
+    throw SettingError(one_line(concat(source_, ", line ", line, ": ", why)));
   }
   static bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
   static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }

@@ -68,7 +68,7 @@ SettingsText shell_settings(const SettingsTable<Settings>& table, std::string_vi
     }
   }
   if (found.settings.empty()) {
-    throw InputError(one_line(concat(source, ": no command with ", table.kind, "s, such as ", table.fields.front().name)));
+    throw SettingError(one_line(concat(source, ": no command with ", table.kind, "s, such as ", table.fields.front().name)));
   }
   return found;
 }
