@@ -30,6 +30,7 @@
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
 #include "tawpipe/report/flight_report.hpp"
+#include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/predict.hpp"
@@ -216,6 +217,10 @@ void bind_answers(nb::module_& module) {
         return nb::make_tuple(to_python(to_json(found.first, found.second)), diagnosis_text(found.first, found.second));
       },
       "paths"_a);
+  module.def(
+      "read_schedule",
+      [](const std::string& path) { return parse_schedule_json(sim::read_text(path, "schedule file"), one_line(path)); },
+      "path"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "list", [](const std::string& what) { return to_python(sim::list_json(what)); }, "what"_a);
 }

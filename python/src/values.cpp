@@ -99,8 +99,8 @@ void bind_problem(nb::module_& module) {
       .def_static("named", &resolve_model, "text"_a)
       .def_static(
           "from_config",
-          [](const std::string& text, const std::string& name) { return parse_huggingface_config(text, "config", name); },
-          "text"_a, "name"_a)
+          [](const std::string& text, const std::string& name) { return parse_huggingface_config(text, name, name); }, "text"_a,
+          "name"_a)
       .def_ro("name", &Transformer::name)
       .def_ro("layers", &Transformer::layers)
       .def_ro("hidden", &Transformer::hidden)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import html
 import json
+import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
@@ -188,7 +189,9 @@ def cluster(given: ClusterLike, device: str = "") -> Cluster:
         return given
     if isinstance(given, Mapping):
         return Cluster.from_json(json.dumps(given))
-    return Cluster.named(os.fspath(given), device)
+    if not isinstance(device, str):
+        raise _wrong("device", "a str", device)
+    return Cluster.named(_path("cluster", given, "a name, a file, a dict or a Cluster"), device)
 
 
 def model(given: ModelLike) -> Model:
@@ -197,7 +200,7 @@ def model(given: ModelLike) -> Model:
         return given
     if isinstance(given, Mapping):
         return Model.from_config(json.dumps(given), str(given.get("_name_or_path") or "model"))
-    return Model.named(os.fspath(given))
+    return Model.named(_path("model", given, "a name, a file, a dict or a Model"))
 
 
 def schedules() -> Table:
@@ -259,9 +262,11 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
                        gathered_weights, swiglu)
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
-    request.cuda_graphs = cuda_graphs
+    _put(request, cuda_graphs=cuda_graphs)
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
-    return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
+    if not isinstance(baselines, bool):
+        raise _wrong("baselines", "a bool", baselines)
+    return Comparison(_core.compare(request, _names("schedules", names) or _core.COMPARED, baselines))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
@@ -287,12 +292,13 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
                        gathered_weights, swiglu)
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
-    request.fold = fold
-    request.cuda_graphs = cuda_graphs
+    _put(request, fold=fold, cuda_graphs=cuda_graphs)
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
-    request.schedule = schedule
+    if not isinstance(schedule, str):
+        raise _wrong("schedule", "a name or a Schedule", schedule)
+    _put(request, schedule=schedule)
     return _core.simulate(request)
 
 
@@ -332,8 +338,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
                     data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu)
     _set_code(base, attention, layer_code, early_stop)
-    base.layout = layout
-    base.loss_dtype = loss_dtype
+    _put(base, layout=layout, loss_dtype=loss_dtype)
     switches = {name: value for name, value in (
         ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange), ("shard_states", shard_states),
         ("reshard", reshard), ("overlap_grad_reduce", overlap_grad_reduce), ("overlap_param_gather", overlap_param_gather),
@@ -343,20 +348,13 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     dtypes = {name: value for name, value in (
         ("cuda_graphs", cuda_graphs), ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
         ("master_dtype", master_dtype)) if value is not None}
-    for name, value in dtypes.items():
-        setattr(base, name, value)
+    _put(base, **dtypes)
     given = ["--" + name.replace("_", "-") for name in (*switches, *dtypes)]
     flags.base = base
     flags.given = given
-    flags.pipeline_parallel = pipeline_parallel
-    flags.tokens = tokens
-    flags.schedules = list(schedules)
-    flags.price = price
-    flags.today = os.fspath(today) if today is not None else ""
-    flags.emit = emit or ""
-    flags.top = top
-    flags.budget = budget
-    flags.threads = threads
+    flags.schedules = _names("schedules", schedules)
+    _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, price=price, emit=emit or "", top=top, budget=budget,
+         threads=threads, today=_path("today", today) if today is not None else "")
     return Plans(*_core.plan(flags))
 
 
@@ -372,7 +370,7 @@ def bound(*, cluster: ClusterLike, model: ModelLike, sequence: int, global_batch
     flags = _core.PlanFlags()
     flags.base = _request(cluster, model, sequence, global_batch, 0, "auto", None, 1, 1, 1, "full", "off", usable_memory, cost,
                           "")
-    flags.tokens = tokens
+    _put(flags, tokens=tokens)
     answer, text, complaint = _core.bound(flags)
     return Bound(answer, text + complaint)
 
@@ -381,13 +379,14 @@ def validate(schedule: Schedule | Prediction, cluster: ClusterLike | None = None
     """Everything that is wrong with a schedule: deadlocks, races, gradients that are not complete, memory on the cluster."""
     if isinstance(schedule, Prediction):
         schedule = schedule.schedule
+    if not isinstance(schedule, Schedule):
+        raise _wrong("schedule", "a Schedule or a Prediction", schedule)
     return Findings(schedule.findings(globals()["cluster"](cluster) if cluster is not None else None))
 
 
 def read_schedule(path: str | os.PathLike) -> Schedule:
     """The schedule in a JSON file of `tawpipe export` or Schedule.to_json."""
-    with open(path, encoding="utf-8") as file:
-        return Schedule.from_json(file.read())
+    return _core.read_schedule(_path("path", path))
 
 
 def prove(path: str | os.PathLike, *, semantics: str = "nccl", communicators: str = "one") -> OrderProof:
@@ -398,12 +397,58 @@ def prove(path: str | os.PathLike, *, semantics: str = "nccl", communicators: st
         semantics: "nccl", "gloo" or "mpi".
         communicators: "one" for all, one a "direction", or one a "pair".
     """
-    return OrderProof(*_core.prove_order(os.fspath(path), semantics, communicators))
+    for name, value in (("semantics", semantics), ("communicators", communicators)):
+        if not isinstance(value, str):
+            raise _wrong(name, "a str", value)
+    return OrderProof(*_core.prove_order(_path("path", path), semantics, communicators))
 
 
 def doctor(*dumps: str | os.PathLike) -> Diagnosis:
     """What keeps a job from going on, from the dumps of PyTorch's flight recorder: files, or folders of them."""
-    return Diagnosis(*_core.diagnose([os.fspath(path) for path in dumps]))
+    if not dumps:
+        raise InputError("dumps is required: the flight recorder's files, or folders of them")
+    return Diagnosis(*_core.diagnose([_path("dumps", path) for path in dumps]))
+
+
+_KINDS = {int: (operator.index, "an int"), float: (float, "a number"), str: (str, "a str")}
+
+
+def _put(target, **arguments) -> None:
+    """Sets arguments. One of a wrong type is a TypeError that names it, one out of range an InputError."""
+    for name, value in arguments.items():
+        kind = type(getattr(target, name))
+        convert, words = _KINDS[kind]
+        if isinstance(value, bool) or isinstance(value, str) != (kind is str):
+            raise _wrong(name, words, value)
+        try:
+            converted = convert(value)
+        except TypeError:
+            raise _wrong(name, words, value) from None
+        try:
+            setattr(target, name, converted)
+        except (TypeError, UnicodeError):
+            raise InputError(f"{name} {value!r} is {'no text' if kind is str else 'out of range'}") from None
+
+
+def _wrong(name: str, words: str, value: object) -> TypeError:
+    return TypeError(f"{name} must be {words}, not {value!r}")
+
+
+def _path(name: str, value: object, words: str = "a str or a path") -> str:
+    try:
+        path = os.fspath(value)
+    except TypeError:
+        path = None
+    if not isinstance(path, str):
+        raise _wrong(name, words, value)
+    return path
+
+
+def _names(name: str, values: object) -> list[str]:
+    names = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [None]
+    if not all(isinstance(one, str) for one in names):
+        raise _wrong(name, "names, each a str", values)
+    return names
 
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
@@ -412,22 +457,13 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
-    request.sequence = sequence
-    request.global_batch = global_batch
-    request.microbatches = microbatches
-    request.microbatch = str(microbatch)
+    if not isinstance(options, (Mapping, type(None))):
+        raise _wrong("options", "a dict", options)
     request.options = [f"{key}={_option(value)}" for key, value in (options or {}).items()]
-    request.tensor_parallel = tensor_parallel
-    request.context_parallel = context_parallel
-    request.data_parallel = data_parallel
-    request.recompute = recompute
-    request.offload = offload
-    request.products = products
-    request.gathered_weights = gathered_weights
-    request.swiglu = swiglu
-    request.usable_memory = usable_memory
-    request.cost = cost
-    request.hold_sms = hold_sms
+    _put(request, sequence=sequence, global_batch=global_batch, microbatches=microbatches, microbatch=str(microbatch),
+         tensor_parallel=tensor_parallel, context_parallel=context_parallel, data_parallel=data_parallel,
+         recompute=recompute, offload=offload, products=products, gathered_weights=gathered_weights, swiglu=swiglu,
+         usable_memory=usable_memory, cost=cost, hold_sms=hold_sms)
     return request
 
 
@@ -439,20 +475,15 @@ def _set_switches(request, switches) -> None:
     for name, value in switches.items():
         if name not in _SWITCHES:
             raise TypeError(f"unexpected argument {name!r}; switches are {', '.join(_SWITCHES)}")
-        setattr(request, name, value if name in ("bucket", "loss_chunk") else _option(value))
+        _put(request, **{name: value if name in ("bucket", "loss_chunk") else _option(value)})
 
 
 def _set_code(request, attention, layer_code, early_stop) -> None:
-    request.attention = attention
-    request.layer_code = layer_code
-    request.early_stop = "" if early_stop is None else _option(early_stop)
+    _put(request, attention=attention, layer_code=layer_code, early_stop="" if early_stop is None else _option(early_stop))
 
 
 def _set_dtypes(request, loss, gradient, moment, master) -> None:
-    request.loss_dtype = loss
-    request.gradient_dtype = gradient
-    request.moment_dtype = moment
-    request.master_dtype = master
+    _put(request, loss_dtype=loss, gradient_dtype=gradient, moment_dtype=moment, master_dtype=master)
 
 
 def _option(value: object) -> str:

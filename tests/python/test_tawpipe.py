@@ -246,12 +246,44 @@ class Errors(unittest.TestCase):
         with self.assertRaises(TypeError):
             tawpipe.simulate("tawpipe", cluster=3, model="llama-48x1024", sequence=4096, microbatches=48)
 
+    def test_a_wrong_type_is_named_and_a_large_number_is_bad_input(self):
+        for name, value in (("sequence", 2048.5), ("sequence", "2048"), ("sequence", True), ("usable_memory", "0.5"),
+                            ("usable_memory", True), ("bucket", "5"), ("recompute", None), ("options", 5), ("cluster", 3),
+                            ("cluster", b"3x8"), ("model", 3), ("baselines", 1), ("tensor_parallel", np.float32(2))):
+            with self.subTest(name, value=value), self.assertRaisesRegex(TypeError, f"^{name} must be .*, not "):
+                tawpipe.compare("1f1b", **{**SMALL, name: value})
+        for name in ("sequence", "tensor_parallel", "microbatches"):
+            with self.assertRaisesRegex(tawpipe.InputError, f"^{name} 1180591620717411303424 is out of range"):
+                tawpipe.compare("1f1b", **{**SMALL, name: 2**70})
+        same = tawpipe.simulate("1f1b", **{**SMALL, "sequence": np.int64(4096)})
+        self.assertEqual(same.makespan_s, tawpipe.simulate("1f1b", **SMALL).makespan_s)
+        for call in (lambda: tawpipe.simulate(None, **SMALL), lambda: tawpipe.validate("1f1b"),
+                     lambda: tawpipe.compare(["1f1b"], **SMALL), lambda: tawpipe.plan(**TINY, schedules="1f1b"),
+                     lambda: tawpipe.cluster("3x8", device=3), lambda: tawpipe.prove(3), lambda: tawpipe.doctor(3)):
+            with self.assertRaisesRegex(TypeError, "^(schedules?|device|path|dumps) must be "):
+                call()
+
+    def test_what_is_missing_is_bad_input_everywhere(self):
+        for call in (tawpipe.read_schedule, tawpipe.prove, tawpipe.doctor, tawpipe.cluster, tawpipe.model,
+                     lambda path: tawpipe.plan(cluster="2x4", today=path),
+                     lambda path: tawpipe.simulate("1f1b", **SMALL, cost=f"measured:{path}")):
+            with self.assertRaisesRegex(tawpipe.InputError, "/missing.0"):
+                call("/missing.0")
+        with self.assertRaisesRegex(tawpipe.InputError, "^dumps is required"):
+            tawpipe.doctor()
+        with self.assertRaisesRegex(tawpipe.InputError, "^config 'small': 'num_hidden_layers' is missing"):
+            tawpipe.model({"_name_or_path": "small"})
+
     def test_a_schedule_goes_through_json_and_a_broken_one_is_found(self):
         schedule = tawpipe.simulate("1f1b", cluster="1x2", microbatches=2, cost=FIXED).schedule
         text = schedule.to_json()
         self.assertEqual(tawpipe.Schedule.from_json(text).to_json(), text)
         with self.assertRaisesRegex(tawpipe.InputError, "line|JSON"):
             tawpipe.Schedule.from_json(text[:-20])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "schedule.json")
+            path.write_text(text)
+            self.assertEqual(tawpipe.read_schedule(path).to_json(), text)
         same = tawpipe.simulate(tawpipe.Schedule.from_json(text), cluster="1x2", cost=FIXED)
         self.assertEqual(same.makespan_s, tawpipe.simulate("1f1b", cluster="1x2", microbatches=2, cost=FIXED).makespan_s)
 
