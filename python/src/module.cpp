@@ -25,6 +25,7 @@
 #include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
+#include "tawpipe/core/version.hpp"
 #include "tawpipe/frameworks/setting.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/comparison.hpp"
@@ -49,18 +50,34 @@ std::vector<std::string> names_of(int count) {
   return names;
 }
 
-Prediction simulate(const sim::Request& request) {
+/// A prediction with the other keys of the command's JSON.
+struct Simulated : Prediction {
+  nlohmann::ordered_json more;
+
+  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound)
+      : Prediction{std::move(prediction)} {
+    sim::add_cost(more, problem);
+    sim::add_gap(more, summary.makespan, bound);
+  }
+  nlohmann::ordered_json json() const {
+    nlohmann::ordered_json all = to_json(summary);
+    all.update(more);
+    return all;
+  }
+};
+
+Simulated simulate(const sim::Request& request) {
   Problem problem = sim::resolve(request, false);
   problem.schedules = {sim::named_schedule(request)};
-  return sim::predict(problem);
+  return {sim::predict(problem), problem, sim::bound_of(problem)};
 }
 
-Prediction simulate_given(const sim::Request& request, const Schedule& schedule) {
+Simulated simulate_given(const sim::Request& request, const Schedule& schedule) {
   sim::require_runnable(schedule);
   sim::ScheduleFile file{
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
-  return predict(given.problem, std::move(given.schedule));
+  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt};
 }
 
 /// What compare() found: summaries, best first, and the command's text.
@@ -163,20 +180,21 @@ void bind_plan(nb::module_& module) {
 }
 
 void bind_answers(nb::module_& module) {
-  nb::class_<Prediction>(module, "Prediction", "A schedule with the timeline predicted for it.")
+  nb::class_<Simulated>(module, "Prediction", "A schedule with the timeline predicted for it.")
       .def_prop_ro(
-          "schedule", [](const Prediction& prediction) -> const Schedule& { return prediction.schedule; },
+          "schedule", [](const Simulated& prediction) -> const Schedule& { return prediction.schedule; },
           nb::rv_policy::reference_internal, "Where devices that do the same were simulated once (fold), the kept ones only.")
       .def_prop_ro(
-          "timeline", [](const Prediction& prediction) -> const Timeline& { return prediction.timeline; },
+          "timeline", [](const Simulated& prediction) -> const Timeline& { return prediction.timeline; },
           nb::rv_policy::reference_internal)
-      .def_prop_ro("fits", &Prediction::fits, "Whether every device's memory is enough.")
-      .def_prop_ro("makespan_s", [](const Prediction& prediction) { return to_seconds(prediction.summary.makespan); })
+      .def_prop_ro(
+          "fits", [](const Simulated& prediction) { return prediction.fits(); }, "Whether every device's memory is enough.")
+      .def_prop_ro("makespan_s", [](const Simulated& prediction) { return to_seconds(prediction.summary.makespan); })
       .def(
-          "to_dict", [](const Prediction& prediction) { return to_python(to_json(prediction.summary)); },
+          "to_dict", [](const Simulated& prediction) { return to_python(prediction.json()); },
           "The keys of `tawpipe simulate --json` (docs/output.md).")
       .def(
-          "chrome_trace", [](const Prediction& prediction) { return chrome_trace(prediction.schedule, prediction.timeline); },
+          "chrome_trace", [](const Simulated& prediction) { return chrome_trace(prediction.schedule, prediction.timeline); },
           nb::call_guard<nb::gil_scoped_release>(), "The timeline as a trace for Perfetto.");
   nb::class_<Comparison>(module, "ComparisonResult")
       .def_ro("problem", &Comparison::problem)
@@ -280,6 +298,7 @@ void bind_errors(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  module.attr("version") = version;
   module.def(
       "name_arguments", [](std::vector<std::string> names) { arguments = std::move(names); }, "names"_a);
   module.attr("OPS") = nb::cast(names_of<Op>(ops));

@@ -22,6 +22,7 @@ from typing import Any, Union
 from . import _core
 from ._core import (BUFFER_KINDS, OPS, PAYLOADS, Cluster, Error, InputError, Model, Prediction, Schedule, ScheduleError,
                     Timeline)
+from ._core import version as __version__
 
 __all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosis", "Error", "Findings", "InputError", "Model",
            "Bound", "OrderProof", "Plans", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "bound", "cluster", "clusters",
@@ -517,6 +518,21 @@ def _prediction_html(prediction: Prediction) -> str:
     return Table([{"": key, "value": summary[key]} for key in keys])._repr_html_()
 
 
+def _prediction_reduce(prediction: Prediction):
+    raise TypeError("a Prediction cannot be pickled; pickle its to_dict(), and its schedule where that is needed")
+
+
+def _schedule_of(text: str) -> Schedule:
+    return Schedule.from_json(text)
+
+
+def _cluster_of(text: str) -> Cluster:
+    return Cluster.from_json(text)
+
+
+Prediction.__reduce__ = _prediction_reduce
+Schedule.__reduce__ = lambda self: (_schedule_of, (self.to_json(),))
+Cluster.__reduce__ = lambda self: (_cluster_of, (self.to_json(),))
 Prediction.__repr__ = _prediction_text
 Prediction._repr_html_ = _prediction_html
 Schedule.__repr__ = _schedule_text

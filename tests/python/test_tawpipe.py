@@ -1,8 +1,11 @@
 """Tests of the Python module as a user has it: installed from a wheel. Run by install_test.py, or by hand where it is installed."""
+import copy
 import functools
 import gc
+import json
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -51,6 +54,32 @@ class Answers(unittest.TestCase):
         self.assertEqual(best.schedule.options["prefetch"], "on")
         self.assertTrue(tawpipe.validate(best).ok)
         self.assertIn('"traceEvents"', best.chrome_trace())
+        self.assertIn("kernels", summary["cost"])
+        self.assertAlmostEqual(summary["gap"], summary["makespan_s"] / summary["bound_s"] - 1)
+        self.assertNotIn("gap", tawpipe.simulate(best.schedule, cluster="3x8").to_dict())
+        command = os.environ.get("TAWPIPE_COMMAND")
+        if command:
+            shown = subprocess.run([command, "simulate", "--schedule", "tawpipe", "--cluster", "3x8", "--model", "llama-48x1024",
+                                    "--sequence", "4096", "--microbatches", "48", "--fold", "off", "--json", "-"],
+                                   capture_output=True, text=True, check=True).stdout
+            self.assertEqual(json.loads(shown), summary)
+
+    def test_schedules_clusters_and_answers_are_pickled_and_predictions_say_what_to_pickle(self):
+        best = tawpipe.simulate("1f1b", **SMALL)
+        for value in (best.schedule, tawpipe.cluster("3x8")):
+            self.assertEqual(pickle.loads(pickle.dumps(value)).to_json(), value.to_json())
+            self.assertEqual(copy.deepcopy(value).to_json(), value.to_json())
+        for answer in (tawpipe.bound(**TINY), tawpipe.compare("1f1b", **TINY)):
+            self.assertEqual(str(pickle.loads(pickle.dumps(answer))), str(answer))
+        with self.assertRaisesRegex(TypeError, "pickle its to_dict"):
+            pickle.dumps(best)
+
+    def test_the_version_is_the_command_s(self):
+        command = os.environ.get("TAWPIPE_COMMAND")
+        if command:
+            shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
+            self.assertIn(tawpipe.__version__, shown)
+        self.assertRegex(tawpipe.__version__, r"^\d+\.\d+\.\d+$")
 
     def test_a_plan_is_simulated_by_its_own_numbers(self):
         problem = dict(cluster="dgx-h100*2", model="llama-8x2048", sequence=4096, global_batch=64)
