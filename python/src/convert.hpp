@@ -1,15 +1,18 @@
 // Between the library's values and Python's: JSON as objects, arrays as NumPy views that copy
-// nothing, errors.
+// nothing, Ctrl-C as an exception.
 // Not: the classes that Python sees (module.cpp).
 #pragma once
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
+
+#include "tawpipe/simulate/watch.hpp"
 
 namespace tawpipe::python {
 
@@ -70,5 +73,22 @@ nb::object array_of(std::vector<T> items) {
   const nb::capsule owner(held, [](void* data) noexcept { delete static_cast<std::vector<T>*>(data); });
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(held->data(), {held->size()}, owner));
 }
+
+/// While it lives, what Python's handlers of signals raise (KeyboardInterrupt) ends the simulations
+/// on this thread. Asked at most 20 times a second, as another thread may have the GIL for 5 ms.
+class SignalsEndSimulations {
+ public:
+  void operator()(std::size_t, std::size_t) const {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    next_ = now + std::chrono::milliseconds{50};
+    const nb::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+
+ private:
+  mutable std::chrono::steady_clock::time_point next_{};
+  SimulationWatch watch_{*this};
+};
 
 }  // namespace tawpipe::python

@@ -67,6 +67,7 @@ struct Simulated : Prediction {
 };
 
 Simulated simulate(const sim::Request& request) {
+  const SignalsEndSimulations watched;
   Problem problem = sim::resolve(request, false);
   problem.schedules = {sim::named_schedule(request)};
   return {sim::predict(problem), problem, sim::bound_of(problem)};
@@ -76,6 +77,7 @@ Simulated simulate_given(const sim::Request& request, const Schedule& schedule) 
   sim::require_runnable(schedule);
   sim::ScheduleFile file{
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
+  const SignalsEndSimulations watched;
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
   return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt};
 }
@@ -90,6 +92,7 @@ struct Comparison {
 };
 
 Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
+  const SignalsEndSimulations watched;
   const std::vector<ScheduleChoice> all = sim::parse_entries(schedules, sim::parse_options(request.options), !baselines);
   Problem problem = sim::resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;

@@ -349,6 +349,31 @@ class Threads(unittest.TestCase):
         thread.join()
         self.assertGreater(len(counted), 5)
 
+    def test_compare_and_simulate_run_handlers_of_signals_while_they_compute(self):
+        # One that only ran at the call's end would be called once: pending signals are one.
+        script = ("import os, signal, sys, threading, time, tawpipe\n"
+                  "handled = []\n"
+                  "def handler(*_):\n"
+                  "    handled.append(1)\n"
+                  "    if len(handled) == 3: raise KeyboardInterrupt\n"
+                  "signal.signal(signal.SIGINT, handler)\n"
+                  "main = threading.main_thread().ident\n"
+                  "def interrupt():\n"
+                  "    while sys._current_frames()[main].f_code.co_name not in ('compare', 'simulate'): time.sleep(0.01)\n"
+                  "    while len(handled) < 3:\n"
+                  "        os.kill(os.getpid(), signal.SIGINT)\n"
+                  "        time.sleep(0.1)\n"
+                  "threading.Thread(target=interrupt, daemon=True).start()\n"
+                  "try:\n"
+                  "    tawpipe.{}\n"
+                  "    print('not interrupted')\n"
+                  "except KeyboardInterrupt:\n"
+                  "    print('interrupted')\n")
+        for call in ("compare(cluster='a800x24-10gbe', model='llama-48x1024', sequence=16384, global_batch=6144)",
+                     f"simulate('1f1b', cluster='1x64', microbatches=8192, cost='{FIXED}')"):
+            ended = subprocess.run([sys.executable, "-c", script.format(call)], capture_output=True, text=True, timeout=600)
+            self.assertEqual((ended.returncode, ended.stdout.strip()), (0, "interrupted"), call + ended.stderr)
+
     def test_import_is_quick(self):
         # NumPy is imported when the first array is asked for.
         code = "import sys, tawpipe; assert 'numpy' not in sys.modules"
