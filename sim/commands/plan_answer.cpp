@@ -70,6 +70,27 @@ std::string no_layout(const PlanRequest& request) {
                 " sequences");
 }
 
+/// Adds what a search found with all plans' `offload` in host memory.
+void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
+  for (Plan& plan : found.plans) {
+    plan.layout.offload = offload;
+    result.plans.push_back(std::move(plan));
+  }
+  std::stable_sort(result.plans.begin(), result.plans.end(), [](const Plan& a, const Plan& b) {
+    return std::pair{a.summary.makespan, a.summary.fullest()} < std::pair{b.summary.makespan, b.summary.fullest()};
+  });
+  std::erase_if(result.losses, [&](const PlanLoss& loss) {
+    return std::any_of(result.plans.begin(), result.plans.end(),
+                       [&](const Plan& plan) { return plan.choice.schedule == loss.schedule; });
+  });
+  for (std::int64_t PlanCounts::*count : {&PlanCounts::candidates, &PlanCounts::impossible, &PlanCounts::memory,
+                                          &PlanCounts::time, &PlanCounts::simulated, &PlanCounts::left})
+    result.counts.*count += found.counts.*count;
+  result.bound = std::min({result.bound, found.bound, result.plans.front().summary.makespan});
+  result.proven_best = result.proven_best && found.proven_best;
+  result.stopped = result.stopped || found.stopped;
+}
+
 }  // namespace
 
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
@@ -79,16 +100,24 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, what); });
   if (planned.result.counts.layouts == 0) throw InputError(no_layout(planned.request));
-  // What is tried in host memory for plans that nearly fit may be needed by all.
-  for (const Offload& offload : planned.request.offload) {
-    if (!planned.result.plans.empty() || planned.result.stopped || planned.result.counts.left > 0) break;
+  const auto with_offload = [&](const Offload& offload) {
     PlanFlags more = flags;
     more.base.offload = name(offload);
     PlanRequest asked = planned.request;
     asked.offload.clear();
     asked.problem.offload = offload;
-    Planned found = search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
+    return search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
+  };
+  // What is tried in host memory for plans that nearly fit may be needed by all, or better for
+  // others.
+  for (const Offload& offload : planned.request.offload) {
+    if (!planned.result.plans.empty() || planned.result.stopped || planned.result.counts.left > 0) break;
+    Planned found = with_offload(offload);
     if (!found.result.plans.empty()) return found;
+  }
+  if (!planned.result.plans.empty() && planned.result.plans.front().layout.offload && !planned.result.stopped) {
+    const Offload offload = *planned.result.plans.front().layout.offload;
+    take_plans(planned.result, with_offload(offload).result, offload);
   }
   return planned;
 }

@@ -195,28 +195,43 @@ inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
 
 namespace detail {
 
-/// What else may be around a pipeline on a layout: how states are shared out with how stages are
-/// cut, or something in host memory.
+/// What else may be around a pipeline on a layout, with what is around it already: how states are
+/// shared out, how stages are cut, a loss in chunks; or something in host memory. And with what is
+/// around any layout, other recomputation.
 inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, ScheduleFamily family) {
   std::vector<PlanLayout> found;
-  if (layout.mesh.pipeline == 1 || layout.is_variant() || family != ScheduleFamily::pipeline) return found;
+  for (const Recompute recompute : request.recompute) {
+    if (!layout.is_variant() || recompute == layout.recompute) continue;
+    found.push_back(layout);
+    found.back().recompute = recompute;
+    found.back().recompute_layers = 0;
+  }
+  if (layout.mesh.pipeline == 1 || family != ScheduleFamily::pipeline) return found;
   std::vector<std::optional<StateSharding>> sharding{std::nullopt};
   for (const StateSharding states : request.sharding) {
     if (states != request.problem.sharding && layout.mesh.data * layout.mesh.context > 1) sharding.push_back(states);
   }
+  std::vector<int> chunks{0};
+  if (request.problem.model->loss_chunk == 0 && request.loss_chunk > 0) chunks.push_back(request.loss_chunk);
+  const auto add = [&](PlanLayout one) {
+    if (one != layout) found.push_back(std::move(one));
+  };
   for (const std::optional<StateSharding>& states : sharding) {
-    for (const bool balanced : {false, true}) {
-      if (balanced && !request.balanced_stages) continue;
-      PlanLayout one = layout;
-      one.sharding = states;
-      one.balanced_stages = balanced;
-      if (one.is_variant()) found.push_back(std::move(one));
+    for (const int balanced : {0, request.balanced_stages ? 1 : 0}) {
+      for (const int chunk : chunks) {
+        PlanLayout one = layout;
+        one.sharding = states;
+        one.balanced_stages = balanced != 0;
+        one.loss_chunk = chunk;
+        add(std::move(one));
+      }
+      if (!request.balanced_stages) break;
     }
   }
   for (const Offload& what : request.offload) {
     PlanLayout one = layout;
-    if (!(what == request.problem.offload)) one.offload = what;
-    if (one.is_variant()) found.push_back(std::move(one));
+    one.offload = what == request.problem.offload ? std::nullopt : std::optional{what};
+    add(std::move(one));
   }
   return found;
 }
@@ -225,21 +240,28 @@ inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, cons
 
 namespace detail {
 
-/// Ways to need less memory at little cost in time, the cheapest first.
-inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const PlanLayout& layout) {
+/// Ways to need less memory at little cost in time, the cheapest first: fewer layers beside the
+/// head, a loss in chunks, something in host memory.
+inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const PlanLayout& layout, ScheduleFamily family) {
   std::vector<PlanLayout> found;
   if (layout.is_variant() || request.problem.offload.any()) return found;
-  const int chunk = request.problem.model->loss_chunk > 0 ? 0 : request.loss_chunk;
-  const auto add = [&](int loss_chunk, const std::optional<Offload>& offload) {
-    PlanLayout one = layout;
-    one.loss_chunk = loss_chunk;
-    one.offload = offload;
-    if (one.is_variant()) found.push_back(one);
-  };
-  add(chunk, {});
-  for (const Offload& what : request.offload) {
-    add(0, what);
-    if (chunk > 0) add(chunk, what);
+  std::vector<std::optional<Offload>> offloads{std::nullopt};
+  offloads.insert(offloads.end(), request.offload.begin(), request.offload.end());
+  const bool balances = request.balanced_stages && layout.mesh.pipeline > 1 && family == ScheduleFamily::pipeline;
+  const bool chunks = request.problem.model->loss_chunk == 0 && request.loss_chunk > 0;
+  for (const std::optional<Offload>& offload : offloads) {
+    const auto add = [&](bool balanced, bool chunk) {
+      PlanLayout one = layout;
+      one.offload = offload;
+      one.balanced_stages = balanced && balances;
+      one.loss_chunk = chunk && chunks ? request.loss_chunk : 0;
+      const bool known = std::find(found.begin(), found.end(), one) != found.end();
+      if (one.is_variant() && !known) found.push_back(std::move(one));
+    };
+    add(false, false);
+    if (!offload) add(true, false);
+    if (!offload) add(false, true);
+    add(true, true);
   }
   return found;
 }

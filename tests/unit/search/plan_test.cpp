@@ -280,12 +280,12 @@ TEST_CASE("what is fast and needs a little too much memory is tried with less") 
   CHECK(chunked.plans[0].layout.loss_chunk == 1024);
   CHECK(problem_of(asked, chunked.plans[0].layout, chunked.plans[0].choice).model->loss_chunk == 1024);
   asked.offload = {{.optimizer = true}};
-  const std::vector<PlanLayout> savers = detail::memory_savers(asked, plain.plans[0].layout);
+  const std::vector<PlanLayout> savers = detail::memory_savers(asked, plain.plans[0].layout, ScheduleFamily::data_parallel);
   REQUIRE(savers.size() == 3);
   CHECK((savers[0].loss_chunk == 1024 && !savers[0].offload));
   CHECK((savers[1].loss_chunk == 0 && savers[1].offload == Offload{.optimizer = true}));
   CHECK((savers[2].loss_chunk == 1024 && savers[2].offload));
-  CHECK(detail::memory_savers(asked, chunked.plans[0].layout).empty());
+  CHECK(detail::memory_savers(asked, chunked.plans[0].layout, ScheduleFamily::data_parallel).empty());
 }
 
 TEST_CASE("many microbatches are ordered by a few, and the answer is still the best") {

@@ -43,8 +43,13 @@ inline void sort_by_key(std::span<PlanGroup> groups) {
 /// the layouts in nothing else but what is computed again.
 inline bool is_near(const PlanLayout& a, const PlanLayout& b) {
   const bool exchanges = a.mesh.context > 1 && b.mesh.context > 1;
-  if (a.microbatch_size != b.microbatch_size || (exchanges && a.exchange != b.exchange) || a.mesh.order != b.mesh.order)
-    return false;
+  if (a.microbatch_size != b.microbatch_size || (exchanges && a.exchange != b.exchange)) return false;
+  const auto order = [](const Mesh& mesh, const Mesh& other) {  // of the axes that both have
+    std::vector<MeshAxis> axes = places_of(mesh);
+    std::erase_if(axes, [&](MeshAxis axis) { return other.size(axis) == 1; });
+    return axes;
+  };
+  if (order(a.mesh, b.mesh) != order(b.mesh, a.mesh)) return false;
   int twice = 0;
   int half = 0;
   int equal = 0;
@@ -133,6 +138,7 @@ class PlanProber {
     return least(problem, choice);
   }
   const PlanRequest& request() const { return request_; }
+  const Registry& registry() const { return registry_; }
 
  private:
   static constexpr int most = 4;  ///< microbatches of a rank
@@ -155,7 +161,7 @@ inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const
   const PlanRequest& request = prober.request();
   std::optional<SavedMemory> best;
   std::int64_t cost = 0;
-  for (const PlanLayout& less : memory_savers(request, layout)) {
+  for (const PlanLayout& less : memory_savers(request, layout, prober.registry().info(choice.schedule).family)) {
     if (!request.allows(less, choice)) continue;
     if (prober.is_worth(less)) {
       const PlanProbe few = prober.probe(less, choice);

@@ -376,9 +376,10 @@ class PlanRounds {
   std::vector<PlanCandidate> unfit_;
   /// the best, before what else may be around it was looked at
   std::optional<PlanCandidate> around_;
-  std::int64_t spent_ = 0;           ///< of the budget
-  Duration left_ = Duration::max();       ///< the least bound of what was left
-  Duration estimated_ = Duration::max();  ///< and of what was estimated
+  std::vector<std::pair<PlanLayout, std::size_t>> around_tried_;  ///< with what choice
+  std::int64_t spent_ = 0;                                        ///< of the budget
+  Duration left_ = Duration::max();                               ///< the least bound of what was left
+  Duration estimated_ = Duration::max();                          ///< and of what was estimated
   std::optional<Plan> best_;
   struct Early {
     Plan plan;

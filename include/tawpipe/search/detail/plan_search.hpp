@@ -46,7 +46,9 @@ class PlanSearch : PlanTurns {
     look_around_best();
     save_memory();
     recompute_parts();
-    while (!open_.empty() && spent_ < request_.budget && !result_.stopped) {
+    // Those whose estimates are not the best so far are worth an eighth at least.
+    const std::int64_t most = std::max(request_.budget, spent_ + request_.budget / 8);
+    while (!open_.empty() && spent_ < most && !result_.stopped) {
       simulate_some(2);
       tell_progress();
     }
@@ -70,16 +72,16 @@ class PlanSearch : PlanTurns {
       const PlanCandidate best = *std::exchange(around_, std::nullopt);
       const std::size_t first = layouts_.size();
       std::vector<Outcome> outcomes;
-      const auto add = [&](PlanLayout layout, Duration least) {
+      std::vector<PlanLayout> around = planned_variants(request_, layouts_[best.layout], family_of(best.choice));
+      const std::vector<PlanLayout> sizes = other_sizes(request_, layouts_[best.layout]);
+      around.insert(around.end(), sizes.begin(), sizes.end());
+      for (const PlanLayout& layout : around) {
+        const std::pair<PlanLayout, std::size_t> one{layout, best.choice};
+        if (std::find(around_tried_.begin(), around_tried_.end(), one) != around_tried_.end()) continue;
+        around_tried_.push_back(one);
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
-        min_times_.push_back(least);
-        layouts_.push_back(std::move(layout));
-      };
-      for (const PlanLayout& layout : planned_variants(request_, layouts_[best.layout], family_of(best.choice)))
-        add(layout, min_times_[best.layout]);
-      for (const PlanLayout& layout : other_sizes(request_, layouts_[best.layout])) {
-        const bool known = std::find(layouts_.begin(), layouts_.end(), layout) != layouts_.end();
-        if (!known) add(layout, bounds_.min_time(layout));
+        min_times_.push_back(bounds_.min_time(layout));
+        layouts_.push_back(layout);
       }
       parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i]); });
       take_bounds(outcomes);
@@ -113,7 +115,8 @@ class PlanSearch : PlanTurns {
       std::vector<Outcome> outcomes;
       for (; next < too_large_.size() && outcomes.size() < 8; ++next) {
         const PlanCandidate& large = too_large_[next];
-        if (!may_win(large.need.time) || memory_savers(request_, layouts_[large.layout]).empty()) continue;
+        if (!may_win(large.need.time) || memory_savers(request_, layouts_[large.layout], family_of(large.choice)).empty())
+          continue;
         outcomes.push_back({.candidate = {layouts_.size(), large.choice}});
         layouts_.push_back(layouts_[large.layout]);
       }

@@ -194,7 +194,7 @@ class PlanTurns : public PlanRounds {
   }
 
   /// What is near a candidate, taken out of order_, each as a group of its own, by its estimate:
-  /// the same schedule on layouts near its own, and other pipelines on its mesh.
+  /// the same schedule on layouts near its own, and other schedules of its kind on its mesh.
   enum class Near { all, probed };
   std::vector<PlanGroup> probe_near(const PlanCandidate& best, Near which) {
     const std::vector<PlanGroup> groups = split_near(best, which);
@@ -225,9 +225,11 @@ class PlanTurns : public PlanRounds {
         others.push_back(group);
         continue;
       }
-      const bool pipelines = layouts_[group.layout].mesh == layout.mesh && family_of(best.choice) == ScheduleFamily::pipeline;
+      const bool same_mesh = layouts_[group.layout].mesh == layout.mesh;
       for (std::size_t choice = group.begin; choice < group.end; ++choice) {
-        const bool other = pipelines && is_probed(group) && choice < leading_ && family_of(choice) == ScheduleFamily::pipeline;
+        const bool few = family_of(choice) == ScheduleFamily::data_parallel ||
+                         (family_of(choice) == ScheduleFamily::pipeline && is_probed(group) && choice < leading_);
+        const bool other = same_mesh && few && family_of(choice) == family_of(best.choice);
         if (choice != best.choice && !other) continue;
         near.push_back({group.layout, choice, choice + 1, group.key});
         if (group.begin < choice) others.push_back({group.layout, group.begin, choice, group.key});
