@@ -58,6 +58,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
   }
   if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
+  if (!job.fused_attention && base.attention.empty()) base.attention = "unfused";
   if (job.code != LayerCode::megatron && base.layer_code.empty() && flags.emit.empty()) base.layer_code = name(job.code);
   if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
   const bool given = base.model_value || !base.model.empty();
@@ -114,6 +115,7 @@ TodayFile read_today(PlanFlags& flags) {
   agree("--sequence", base.sequence, job.sequence);
   agree("--global-batch", base.global_batch, job.global_batch);
   if (!base.layer_code.empty()) job.code = parse_layer_code(base.layer_code);
+  if (base.attention == "fused") job.fused_attention = true;
   take_model(flags, job);
   if (!flags.is_given("--cuda-graphs") && base.cost.starts_with("kernels")) base.cuda_graphs = name(job.graphs);
   if (!job.recompute) {

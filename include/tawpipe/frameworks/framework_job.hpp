@@ -57,9 +57,10 @@ struct FrameworkJob {
   std::optional<ProductFormat> products = {};  ///< of the layers' products, if given separately
   bool narrow_gathers = false;                 ///< weights are gathered in the products' format
   LayerCode code = LayerCode::megatron;        ///< whose kernels run the layers
-  std::optional<Transformer> model = {};       ///< if the settings give all of it
-  std::string model_lacks = {};                ///< otherwise what is missing
-  std::vector<std::string> notes = {};         ///< what was read but is not modelled, with its line
+  bool fused_attention = true;
+  std::optional<Transformer> model = {};  ///< if the settings give all of it
+  std::string model_lacks = {};           ///< otherwise what is missing
+  std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
 
   bool shards() const { return sharding != StateSharding::none; }
   /// Parts into which the batch is cut.
@@ -120,6 +121,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .stage_cut = std::move(cut),
       .dtype = problem.model->dtype,
       .code = problem.model->code,
+      .fused_attention = problem.model->fused_attention,
       .model = problem.model};
   if (layout.loss_chunk > 0) job.model->loss_chunk = layout.loss_chunk;
   return job;
@@ -206,6 +208,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
     base.model = with_products(*std::move(base.model), job);
     base.model->edges_count_as_layers = job.edges_count_as_layers;
     base.model->code = job.code;
+    if (!job.fused_attention) base.model->fused_attention = false;
     base.model->recompute_layers = job.recompute_layers;
     base.model->recompute_parts = job.recompute_parts;
   }

@@ -30,7 +30,7 @@ inline Transformer megatron_model(std::string_view text, std::string_view source
 /// @throws InputError  naming flag, line and what would be right
 inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices) {
   ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
-  const MegatronFlags& flags = read.values;
+  MegatronFlags& flags = read.values;
   FrameworkJob job;
   for (const auto& [name, value] : {std::pair{"--micro-batch-size", flags.microbatch},
                                     {"--global-batch-size", flags.global_batch},
@@ -80,6 +80,12 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   job.recompute = detail::megatron_recompute(read, job.recompute_layers, job.recompute_parts);
 
   const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
+  if (fsdp && flags.sharding.starts_with("optim_grads")) {  // which turns overlap on by itself
+    flags.overlap_gradients = true;
+    flags.overlap_gathers = flags.overlap_gathers || flags.sharding == "optim_grads_params";
+  }
+  if (flags.torch_fsdp2 && !flags.unfused_accumulation)
+    read.fail("--use-torch-fsdp2", "needs --no-gradient-accumulation-fusion, without which Megatron-LM stops");
   if (flags.torch_fsdp2 && flags.distributed_optimizer) read.fail("--use-distributed-optimizer", "not with --use-torch-fsdp2");
   const std::string sharding = flags.torch_fsdp2 ? "optim_grads_params" : fsdp ? flags.sharding : "";
   if (!fsdp && flags.sharding != "no_shard") read.fail("--data-parallel-sharding-strategy", "needs --use-megatron-fsdp");
@@ -116,6 +122,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   job.tensor_overlap = flags.tensor_overlap;
   job.graphs = detail::megatron_graphs(read);
   job.code = flags.code();
+  job.fused_attention = flags.fused_attention();
   job.context_exchange = flags.context_exchange == "p2p"       ? ContextExchange::ring
                          : flags.context_exchange == "a2a"     ? ContextExchange::all_to_all
                          : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level
@@ -138,6 +145,9 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (flags.microbatch < 1) read.fail("--micro-batch-size", "is missing, or below 1");
   job.global_batch = read.has("--global-batch-size") ? flags.global_batch : job.microbatch_size * job.batch_parts();
   detail::check_batch(read, "--global-batch-size", job);
+  if (read.has("--max-position-embeddings") && flags.positions < flags.sequence)
+    read.fail("--max-position-embeddings", concat(flags.positions, " is less than the ", flags.sequence, " of --seq-length"));
+  detail::note_megatron_dropout(read);
   if (flags.narrow_gathers && flags.fp8.empty()) read.fail("--fp8-param-gather", "needs --fp8-format");
   if (flags.narrow_gathers && !shards) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
   if (flags.narrow_gathers && job.model && !job.model->narrow_gathers)
@@ -173,6 +183,12 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   const bool fsdp2 = name == "fsdp" && detail::option_of(job.choice, "reshard", "on") == "off";
   reasons.add_if(fsdp2 && job.model && (job.model->tied || job.model->dtype == Dtype::f16),
                  "--use-torch-fsdp2 takes neither tied embeddings nor float16");
+  reasons.add_if(fsdp2 && job.model && job.model->fuses_accumulation(),
+                 "--use-torch-fsdp2 is without gradient accumulation fusion (--layer-code megatron-unfused)");
+  reasons.add_if(job.graphs == CudaGraphs::layers && job.recompute == Recompute::full,
+                 "CUDA graphs of layers are without full recomputation (--cuda-graphs iteration, --recompute selective)");
+  reasons.add_if(job.graphs != CudaGraphs::none && job.offload.activations,
+                 "activations are offloaded without CUDA graphs only (--cuda-graphs none)");
   reasons.add_if(!detail::lies_as(job.mesh, "tcds") && !(detail::lies_as(job.mesh, "tcsd") && !sharded),
                  concat("Megatron-LM does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline ? job.mesh.pipeline * job.chunks() : 1;
@@ -257,7 +273,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   if (flags.graph_random_numbers) flags.graphs = "local";
   if (flags.unchecked_losses) flags.graph_scope = "full_iteration";
   flags.distributed_optimizer = (job.shards() || sharded) && !fsdp2;
-  flags.overlap_gradients = (job.overlap_gradients || name == "fsdp") && !fsdp2;
+  flags.overlap_gradients = (job.overlap_gradients || sharded) && !fsdp2;
   flags.overlap_gathers = flags.distributed_optimizer && (job.overlap_gathers || name == "fsdp");
   constexpr std::int64_t whole = 1'000'000'000'000;  // more than any stage has
   flags.bucket = job.bucket == 0 ? whole : std::max<std::int64_t>(0, job.bucket);
@@ -266,7 +282,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   if (flags.megatron_fsdp) {
     flags.sharding = name == "zero2" ? "optim_grads" : "optim_grads_params";
     flags.checkpoint_format = "fsdp_dtensor";
-    if (name == "zero2") flags.overlap_gathers = job.overlap_gathers && flags.overlap_gradients;
+    if (name == "zero2") flags.overlap_gathers = job.overlap_gathers;
   }
   flags.optimizer_offload = job.offload.optimizer;
   flags.offloaded_layers = job.offload.activations ? job.offload.layers : 0;
@@ -317,6 +333,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   if (flags.loss_fusion) flags.loss_fusion_by = "te";
   flags.gradients_bf16 = flags.bf16 && job.gradient_bytes == 2;
   flags.gradients_fp32 = flags.fp16 && job.gradient_bytes == 4;
+  if (!model.fused_attention) flags.attention = "unfused";
+  flags.attention_dropout = flags.hidden_dropout = "0";
   return flags;
 }
 

@@ -88,8 +88,19 @@ struct MegatronFlags {
   std::string loss_fusion_by = "native";
   bool gradients_bf16 = false;
   bool gradients_fp32 = false;
+  std::string implementation = "transformer_engine";
+  std::string attention = "auto";
+  bool legacy = false;
+  bool flash = false;  ///< of legacy models; Transformer Engine chooses by itself
+  std::string attention_dropout = "0.1";
+  std::string hidden_dropout = "0.1";
 
   LayerCode code() const { return unfused_accumulation ? LayerCode::megatron_unfused : LayerCode::megatron; }
+  /// Source: megatron/core/models/gpt/gpt_layer_specs.py: the local layers have DotProductAttention.
+  bool fused_attention() const {
+    if (legacy) return flash;
+    return implementation != "local" && attention != "unfused" && attention != "local";
+  }
 };
 
 inline const SettingsTable<MegatronFlags>& megatron_table() {
@@ -175,7 +186,13 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--cross-entropy-loss-fusion", &F::loss_fusion},
                  {"--cross-entropy-fusion-impl", &F::loss_fusion_by, {"native", "te"}},
                  {"--grad-reduce-in-bf16", &F::gradients_bf16},
-                 {"--accumulate-allreduce-grads-in-fp32", &F::gradients_fp32}},
+                 {"--accumulate-allreduce-grads-in-fp32", &F::gradients_fp32},
+                 {"--transformer-impl", &F::implementation, {"local", "transformer_engine", "inference_optimized"}},
+                 {"--attention-backend", &F::attention, {"auto", "flash", "fused", "unfused", "local"}},
+                 {"--use-legacy-models", &F::legacy},
+                 {"--use-flash-attn", &F::flash},
+                 {"--attention-dropout", &F::attention_dropout},
+                 {"--hidden-dropout", &F::hidden_dropout}},
       .foreign = detail::megatron_foreign(),
       .skipped = detail::megatron_skipped,
       .renamed = {{"--model-parallel-size", "--tensor-model-parallel-size"},

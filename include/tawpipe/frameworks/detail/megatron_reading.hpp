@@ -59,6 +59,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                              : flags.fp16 ? Dtype::f16
                                           : Dtype::f32,
                     .gated = flags.swiglu,
+                    .fused_attention = flags.fused_attention(),
                     .fused_swiglu = flags.swiglu && !flags.unfused_swiglu,
                     .code = flags.code()};
   if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) model.head_dim = flags.head_size;
@@ -166,14 +167,27 @@ inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
                          " of --context-parallel-size"));
 }
 
+/// Dropout that the flags ask for, of which predictions have none.
+inline void note_megatron_dropout(ReadSettings<MegatronFlags>& read) {
+  const auto is_zero = [](const std::string& text) { return text.find_first_not_of("0.") == std::string::npos; };
+  const MegatronFlags& flags = read.values;
+  const bool hidden = !is_zero(flags.hidden_dropout);
+  if (is_zero(flags.attention_dropout) && !hidden) return;
+  read.note(hidden ? "--hidden-dropout" : "--attention-dropout",
+            concat("dropout is ", flags.attention_dropout, " in attention and ", flags.hidden_dropout,
+                   " after it, 0.1 where not set; simulated without"));
+}
+
 /// What is captured in CUDA graphs.
 /// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15); full_iteration as an
-/// implementation is of later releases.
+/// implementation is of later releases, and so is full recomputation with it (0.16).
 inline CudaGraphs megatron_graphs(ReadSettings<MegatronFlags>& read) {
   const MegatronFlags& flags = read.values;
-  if (flags.graphs == "full_iteration") return CudaGraphs::iteration;
   if (flags.graphs == "none" && !flags.layer_graphs && !flags.external_graphs) return CudaGraphs::none;
-  if (flags.graph_scope == "full_iteration") return CudaGraphs::iteration;
+  if (flags.offloaded_layers > 0) read.fail("--cpu-offloading-num-layers", "not with CUDA graphs");
+  if (flags.graphs == "full_iteration" || flags.graph_scope == "full_iteration") return CudaGraphs::iteration;
+  if (flags.granularity == "full" && !flags.recompute_activations)
+    read.fail("--recompute-granularity", "full is not with CUDA graphs, but of a whole iteration (--cuda-graph-scope)");
   if (flags.graph_scope.empty() || flags.graph_scope == "full") return CudaGraphs::layers;
   read.note("--cuda-graph-scope", "simulated without CUDA graphs of parts of a layer");
   return CudaGraphs::none;
@@ -199,10 +213,10 @@ inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, 
 /// TransformerConfig.__post_init__: recompute_modules = ["core_attn"].
 inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {
   const MegatronFlags& flags = read.values;
-  if (flags.granularity == "selective" && !flags.method.empty()) {
-    read.fail("--recompute-method", "not with --recompute-granularity selective");
-  }
   if (flags.recompute_activations || flags.granularity == "selective") {
+    for (const std::string_view flag : {"--recompute-method", "--recompute-num-layers"}) {
+      if (read.has(flag)) read.fail(flag, "not with selective recomputation; it is for --recompute-granularity full");
+    }
     parts.core_attn = flags.recompute_modules.empty();
     for (const std::string_view module : split(flags.recompute_modules, ' ')) {
       if (module.empty()) continue;
@@ -217,6 +231,9 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
     return parts.any() ? Recompute::selective : Recompute::none;
   }
   if (flags.granularity.empty()) return Recompute::none;
+  if (flags.method.empty()) read.fail("--recompute-granularity", "full needs --recompute-method uniform or block");
+  if (!read.has("--recompute-num-layers"))
+    read.fail("--recompute-granularity", "full needs --recompute-num-layers, such as 1 with uniform");
   const int layers = flags.recompute_layers;
   if (flags.method == "block") {
     only = std::max(0, layers);

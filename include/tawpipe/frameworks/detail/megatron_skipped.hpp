@@ -55,8 +55,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--optimizer-state-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
       {"--fp4-param-gather", "", "simulated with weights gathered in 16 bits", false},
       {"--fp32-residual-connection", "", "simulated with residuals in 16 bits", false},
-      {"--first-last-layers-bf16", "", "simulated with all layers alike", false},
-      {"--attention-backend", "auto flash fused", "simulated with fused attention", false}};
+      {"--first-last-layers-bf16", "", "simulated with all layers alike", false}};
 }
 
 /// Source: as megatron_foreign(); a few are from earlier versions.
@@ -64,7 +63,7 @@ inline constexpr std::string_view megatron_skipped =
     // kernels and numbers
     "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --no-fp8-wgrad --fp8-quantizer-factory "
     "--num-layers-at-start-in-bf16 --num-layers-at-end-in-bf16 --fp4-recipe --fp4-quantizer-factory "
-    "--inference-rng-tracker --transformer-impl --use-mcore-models --use-legacy-models --use-flash-attn "
+    "--inference-rng-tracker --use-mcore-models "
     "--attention-softmax-in-fp32 "
     "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy "
     "--disable-bf16-reduced-precision-matmul "
@@ -95,7 +94,7 @@ inline constexpr std::string_view megatron_skipped =
     "--relative-attention-num-buckets --relative-attention-max-distance --make-vocab-size-divisible-by --norm-epsilon "
     "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu --activation-func-clamp-value "
     "--glu-linear-offset --onnx-safe --bert-no-binary-head --softmax-type --window-attn-skip-freq --mtp-loss-scaling-factor "
-    "--add-qkv-bias --qk-layernorm --qk-l2-norm --attention-dropout --hidden-dropout --spec --hybrid-attention-ratio "
+    "--add-qkv-bias --qk-layernorm --qk-l2-norm --spec --hybrid-attention-ratio "
     "--hybrid-mlp-ratio --mamba-state-dim --mamba-head-dim --mamba-num-groups --mamba-num-heads --disable-mamba-mem-eff-path "
     "--q-lora-rank --kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim --rotary-scaling-factor --mscale "
     "--mscale-all-dim --cache-mla-latents --expert-tensor-parallel-size --overlap-moe-expert-parallel-comm --delay-wgrad-compute "
