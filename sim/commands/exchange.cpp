@@ -9,6 +9,8 @@
 #include "../output_file.hpp"
 #include "chakra.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/framework_job.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/chakra_import.hpp"
 #include "tawpipe/report/comm_program_json.hpp"
 #include "tawpipe/report/dot.hpp"
