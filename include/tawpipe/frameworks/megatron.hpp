@@ -42,6 +42,10 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
                                     {"--context-parallel-size", flags.context}}) {
     if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
   }
+  if (read.text.processes > 0 && read.text.processes != devices) {
+    read.text.fail(read.text.launch_line, concat("--nnodes x --nproc_per_node is ", read.text.processes,
+                                                 " processes, and the cluster has ", devices, " devices"));
+  }
   job.edges_count_as_layers = flags.embedding_counts && flags.loss_counts;
   job.stage_cut = detail::megatron_stage_cut(read);
   if (flags.bf16 && flags.fp16) read.fail("--fp16", "not with --bf16");

@@ -195,6 +195,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--hidden-dropout", &F::hidden_dropout}},
       .foreign = detail::megatron_foreign(),
       .skipped = detail::megatron_skipped,
+      .skipped_switches = detail::megatron_skipped_switches,
       .renamed = {{"--model-parallel-size", "--tensor-model-parallel-size"},
                   {"--batch-size", "--micro-batch-size"},
                   {"--encoder-seq-length", "--seq-length"},

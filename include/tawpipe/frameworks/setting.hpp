@@ -30,12 +30,15 @@ struct Setting {
   std::vector<std::string> values;  ///< without quotes
   int line = 0;
   std::string unknown = {};  ///< "$NAME" if a value has a variable that the text does not set
+  int unknown_line = 0;      ///< of that value; 0: of the setting
 };
 
 /// A text's settings, and its name in messages.
 struct SettingsText {
   std::string source;
   std::vector<Setting> settings;
+  std::int64_t processes = 0;  ///< that its command starts on all nodes; 0: not said
+  int launch_line = 0;         ///< of that command
 
   /// @throws SettingError  naming the line
   [[noreturn]] void fail(int line, std::string_view why) const {
@@ -71,6 +74,8 @@ struct SettingsTable {
   std::vector<ForeignSetting> foreign;
   /// names that do not affect the layout, separated by spaces; "job.*" for a whole section
   std::string_view skipped;
+  /// those of them that take no value
+  std::string_view skipped_switches = {};
   /// an old name, and the current one
   std::vector<std::pair<std::string_view, std::string_view>> renamed = {};
 };
@@ -149,12 +154,14 @@ class SettingsReader {
       read_.note(setting.name, foreign.why);
       return;
     }
-    if (among(setting.name, table_.skipped)) return;
+    if (among(setting.name, table_.skipped) || among(setting.name, table_.skipped_switches)) return;
     const std::string named = setting.name.substr(0, 60);
     std::vector<std::string> known;
     for (const auto& field : table_.fields) known.emplace_back(field.name);
     for (const auto& foreign : table_.foreign) known.emplace_back(foreign.name);
-    for (const std::string_view name : split(table_.skipped, ' ')) known.emplace_back(name);
+    for (const std::string_view names : {table_.skipped, table_.skipped_switches}) {
+      for (const std::string_view name : split(names, ' ')) known.emplace_back(name);
+    }
     const std::string close = nearest(named, known);
     read_.text.fail(setting.line, concat("unknown ", table_.kind, " ", quote(named),
                                          close.empty() ? std::string{} : concat("; did you mean ", quote(close), "?")));
@@ -165,7 +172,8 @@ class SettingsReader {
   }
   void check_known(const Setting& setting) const {
     if (setting.unknown.empty()) return;
-    fail(setting, concat(setting.unknown, " is not set in this file; write its value, or set it before"));
+    read_.text.fail(setting.unknown_line > 0 ? setting.unknown_line : setting.line,
+                    concat(setting.name, ": ", setting.unknown, " is not set in this file; write its value, or set it before"));
   }
   const std::string& only_value(const Setting& setting, std::string_view expected) const {
     if (setting.values.size() == 1) return setting.values.front();

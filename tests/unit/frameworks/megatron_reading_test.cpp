@@ -22,10 +22,12 @@ const std::string model =
 const std::string no_dropout = "--attention-dropout 0 --hidden-dropout 0 ";
 const std::string full = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 ";
 
-FrameworkJob job(const std::string& flags) { return megatron_job("p.py " + model + flags, "run.sh", 32); }
-std::string refusal(const std::string& flags) {
+FrameworkJob job(const std::string& flags, const std::string& launch = "") {
+  return megatron_job(launch + " p.py " + model + flags, "run.sh", 32);
+}
+std::string refusal(const std::string& flags, const std::string& launch = "") {
   try {
-    job(flags);
+    job(flags, launch);
     return {};
   } catch (const InputError& error) {
     return error.what();
@@ -102,6 +104,13 @@ TEST_CASE("attention that is not fused") {
     CHECK(job(flags).model->fused_attention);
   }
   CHECK(has(refusal("--attention-backend flush"), "did you mean 'flash'?"));
+}
+
+TEST_CASE("the processes of torchrun are the cluster's devices") {
+  CHECK(refusal("", "torchrun --nproc_per_node 8 --nnodes 4").empty());
+  CHECK(refusal("", "torchrun --nproc_per_node 8 --nnodes $N").empty());
+  CHECK(refusal("", "\ntorchrun --nproc_per_node 8 --nnodes 16") ==
+        "run.sh, line 2: --nnodes x --nproc_per_node is 128 processes, and the cluster has 32 devices");
 }
 
 TEST_CASE("what Megatron-LM stops on is refused with the reason") {

@@ -2,14 +2,17 @@
 // Not: reading its text (shell_script.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/setting.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -20,126 +23,211 @@ struct ShellWord {
   std::string unknown = {};  ///< "$NAME", if a part of it is unknown
 };
 
-/// What joins a command to the next: nothing, `&&`, `||`, or a pipe or subshell.
-enum class ShellJoin : unsigned char { none, and_then, or_else, other };
+/// What joins a command to the next: nothing, `&&`, `||`, a pipe or subshell, or the end of a
+/// clause of `case`, `;;` or one that goes on with the next, `;&`.
+enum class ShellJoin : unsigned char { none, and_then, or_else, other, clause, falls };
 
-/// Whether a test holds: `[ a = b ]`, `[[ a != b ]]`, `[ -z a ]`, `[ a -gt 1 ]`, `true`. Nothing if
-/// only a run can tell.
-inline std::optional<bool> shell_test(const std::vector<ShellWord>& words) {
-  std::vector<std::string_view> text;
-  for (const ShellWord& word : words) {
-    if (!word.unknown.empty()) return std::nullopt;
-    text.push_back(word.text);
-  }
-  bool negated = false;
-  const auto take_not = [&] {
-    for (; text.size() > 1 && text.front() == "!"; text.erase(text.begin())) negated = !negated;
-  };
-  take_not();
-  if (text.size() == 1 && (text[0] == "true" || text[0] == "false")) return (text[0] == "true") != negated;
-  const bool brackets =
-      text.size() > 2 && ((text.front() == "[" && text.back() == "]") || (text.front() == "[[" && text.back() == "]]"));
-  if (!brackets) return std::nullopt;
-  text.pop_back();
-  text.erase(text.begin());
-  take_not();
-  const auto holds = [&]() -> std::optional<bool> {
-    if (text.size() == 1) return !text[0].empty();
-    if (text.size() == 2 && text[0] == "-z") return text[1].empty();
-    if (text.size() == 2 && text[0] == "-n") return !text[1].empty();
-    if (text.size() != 3) return std::nullopt;
-    const std::string_view op = text[1];
-    if (op == "=" || op == "==" || op == "!=") {
-      if (text[2].find_first_of("*?[") != std::string_view::npos) return std::nullopt;  // a pattern
-      return (text[0] == text[2]) == (op != "!=");
-    }
-    const auto left = to_number<std::int64_t>(text[0]);
-    const auto right = to_number<std::int64_t>(text[2]);
-    if (!left || !right) return std::nullopt;
-    if (op == "-eq") return *left == *right;
-    if (op == "-ne") return *left != *right;
-    if (op == "-gt") return *left > *right;
-    if (op == "-ge") return *left >= *right;
-    if (op == "-lt") return *left < *right;
-    if (op == "-le") return *left <= *right;
-    return std::nullopt;
-  };
-  const std::optional<bool> value = holds();
-  return value ? std::optional<bool>{*value != negated} : std::nullopt;
+/// What holds, or nothing where only a run can tell.
+using Known = std::optional<bool>;
+inline Known negated(Known value) { return value ? Known{!*value} : value; }
+inline Known both(Known a, Known b) {
+  if (a == false || b == false) return false;
+  return a && b ? Known{true} : std::nullopt;
+}
+inline Known either(Known a, Known b) { return negated(both(negated(a), negated(b))); }
+
+/// Whether a value matches the pattern of a `case` or `[[ = ]]`; `*` and plain words only.
+inline Known matches_pattern(std::string_view value, std::string_view pattern) {
+  if (pattern == "*") return true;
+  if (pattern.find_first_of("*?[") != std::string_view::npos) return std::nullopt;
+  return value == pattern;
 }
 
-/// The conditions around a command. Loops, functions and `case` are conditions that only a run
-/// could tell.
+/// What stands in a test: `a = b`, `-z a`, `a -gt 1`, joined by `&&`, `||`, `!` and parentheses.
+class ShellTest {
+ public:
+  explicit ShellTest(std::vector<ShellWord> words) : words_{std::move(words)} {}
+  Known value() {
+    const Known all = any(0);
+    return at_ == words_.size() && !words_.empty() ? all : std::nullopt;
+  }
+
+ private:
+  bool take(std::string_view word) {
+    if (at_ == words_.size() || words_[at_].text != word) return false;
+    ++at_;
+    return true;
+  }
+  Known any(int depth) {
+    Known value = all(depth);
+    while (take("||")) value = either(value, all(depth));
+    return value;
+  }
+  Known all(int depth) {
+    Known value = one(depth);
+    while (take("&&")) value = both(value, one(depth));
+    return value;
+  }
+  Known one(int depth) {
+    if (depth > 20) return std::nullopt;
+    if (at_ + 1 < words_.size() && take("!")) return negated(one(depth + 1));
+    if (take("(")) {
+      const Known inner = any(depth + 1);
+      return take(")") ? inner : std::nullopt;
+    }
+    const std::size_t begin = at_;
+    bool known = true;
+    for (; at_ < words_.size() && !among(words_[at_].text, "&& || )"); ++at_) known = known && words_[at_].unknown.empty();
+    return known ? holds(begin, at_ - begin) : std::nullopt;
+  }
+  Known holds(std::size_t begin, std::size_t size) const {
+    if (size == 0 || size > 3) return std::nullopt;
+    const std::string& first = words_[begin].text;
+    if (size == 1) return !first.empty();
+    const std::string& second = words_[begin + 1].text;
+    if (size == 2) return first == "-z" ? Known{second.empty()} : first == "-n" ? Known{!second.empty()} : std::nullopt;
+    const std::string& third = words_[begin + 2].text;
+    if (second == "=" || second == "==") return matches_pattern(first, third);
+    if (second == "!=") return negated(matches_pattern(first, third));
+    const auto left = to_number<std::int64_t>(first);
+    const auto right = to_number<std::int64_t>(third);
+    if (!left || !right) return std::nullopt;
+    if (second == "-eq") return *left == *right;
+    if (second == "-ne") return *left != *right;
+    if (second == "-gt") return *left > *right;
+    if (second == "-ge") return *left >= *right;
+    if (second == "-lt") return *left < *right;
+    if (second == "-le") return *left <= *right;
+    return std::nullopt;
+  }
+
+  std::vector<ShellWord> words_;
+  std::size_t at_ = 0;
+};
+
+inline bool is_shell_test(std::string_view command) { return among(command, "[ [[ test (("); }
+
+/// Whether a command that is a test succeeds: `[ a = b ]`, `[[ a != b ]]`, `test -z a`, `true`;
+/// `((` with its value, if it is known. Nothing if only a run can tell.
+inline Known shell_test(std::vector<ShellWord> words) {
+  bool negative = false;
+  for (; words.size() > 1 && words.front().text == "!"; words.erase(words.begin())) negative = !negative;
+  if (words.empty() || !words.front().unknown.empty()) return std::nullopt;
+  const std::string command = words.front().text;
+  const auto value = [&]() -> Known {
+    if (words.size() == 1 && (command == "true" || command == "false")) return command == "true";
+    if (!is_shell_test(command)) return std::nullopt;
+    if (command == "[" || command == "[[") {
+      if (words.back().text != (command == "[" ? "]" : "]]")) return std::nullopt;
+      words.pop_back();
+    }
+    words.erase(words.begin());
+    if (command == "((") return words.empty() ? std::nullopt : Known{words.front().text != "0"};
+    return ShellTest{std::move(words)}.value();
+  };
+  const Known found = value();
+  return negative ? negated(found) : found;
+}
+
+/// The conditions around a command. Loops and functions are conditions that only a run could tell.
 class ShellConditions {
  public:
+  ShellConditions() = default;
+  /// @param runs  of all that follows
+  explicit ShellConditions(Known runs) : outer_{runs} {}
+
   /// Whether the commands here run; nothing if only a run can tell.
-  std::optional<bool> run() const {
-    std::optional<bool> runs = true;
+  Known run() const {
+    Known runs = outer_;
     for (const Block& block : blocks_) runs = both(runs, block.runs);
     if (tests_.join == ShellJoin::and_then) return both(runs, tests_.value);
     if (tests_.join == ShellJoin::or_else) return both(runs, negated(tests_.value));
     return runs;
   }
 
-  /// `word` begins a command.
+  /// `word` begins a command; not `case`, which is begin_case().
   void take_keyword(std::string_view word) {
     if (word == "if") blocks_.push_back({.condition = true});
-    if (word == "case" || word == "for" || word == "while" || word == "until" || word == "{") {
-      blocks_.push_back({.runs = std::nullopt});
-    }
+    if (word == "for" || word == "while" || word == "until" || word == "{") blocks_.push_back({.runs = std::nullopt});
+    tests_ = {};
     if (blocks_.empty()) return;
     Block& block = blocks_.back();
     if (word == "then" && block.condition) {
       block.condition = false;
-      block.runs = both(block.left, tests_.value);
-      block.left = both(block.left, negated(tests_.value));
+      block.runs = both(block.left, block.tested);
+      block.left = both(block.left, negated(block.tested));
     } else if (word == "elif") {
       block.condition = true;
+      block.tested = {};
       block.runs = block.left;
     } else if (word == "else") {
       block.runs = block.left;
     } else if (word == "fi" || word == "esac" || word == "done" || word == "}") {
       blocks_.pop_back();
     }
+  }
+
+  /// @param value  of `case VALUE in`
+  void begin_case(std::optional<std::string> value) {
+    blocks_.push_back({.is_case = true, .value = std::move(value)});
+    tests_ = {};
+  }
+  bool in_case() const { return !blocks_.empty() && blocks_.back().is_case; }
+  /// A clause of the case with these patterns. @param falls  the clause before goes on with this one
+  void begin_clause(const std::vector<ShellWord>& patterns, bool falls) {
+    if (!in_case()) return;
+    Block& block = blocks_.back();
+    Known matches = false;
+    for (const ShellWord& pattern : patterns) {
+      const bool known = block.value && pattern.unknown.empty();
+      matches = either(matches, known ? matches_pattern(*block.value, pattern.text) : std::nullopt);
+    }
+    if (falls) matches = std::nullopt;
+    block.runs = both(block.left, matches);
+    block.left = both(block.left, negated(matches));
+    if (falls) block.runs = block.left = std::nullopt;
     tests_ = {};
   }
 
   /// A command has ended, and `join` follows.
   /// @param assigned  whether it sets variables, as commands without words do
   void end_command(const std::vector<ShellWord>& words, bool assigned, ShellJoin join) {
-    if (words.empty() && !assigned && join == ShellJoin::none) return;  // an empty line
-    const bool is_test = !words.empty() && (words.front().text == "[" || words.front().text == "[[");
+    if (join == ShellJoin::clause || join == ShellJoin::falls) join = ShellJoin::none;
     const bool in_condition = !blocks_.empty() && blocks_.back().condition;
-    std::optional<bool> value = words.empty() && assigned ? true : shell_test(words);
+    if (words.empty() && !assigned && join == ShellJoin::none && tests_.join != ShellJoin::other) return;  // an empty line
+    Known value = words.empty() && assigned ? true : shell_test(words);
+    // `mkdir -p data && RANKS=8`: what makes something is assumed to succeed.
+    const bool makes = !words.empty() && among(words.front().text, makers);
+    if (makes && !in_condition && join != ShellJoin::or_else) value = true;
     if (tests_.join == ShellJoin::and_then) value = both(tests_.value, value);
-    if (tests_.join == ShellJoin::or_else) value = negated(both(negated(tests_.value), negated(value)));
+    if (tests_.join == ShellJoin::or_else) value = either(tests_.value, value);
     if (tests_.join == ShellJoin::other || join == ShellJoin::other) value = std::nullopt;
-    // `mkdir -p data && RANKS=8`: outside a condition, a command that is not a test is assumed to
-    // succeed.
-    if (!in_condition && !is_test && join != ShellJoin::or_else) value = true;
     tests_ = {value, join};
-    if (!in_condition && join == ShellJoin::none) tests_ = {};
+    if (join != ShellJoin::none) return;
+    if (in_condition) blocks_.back().tested = value;
+    tests_ = {};
   }
 
  private:
   struct Block {
-    std::optional<bool> runs = true;  ///< whether the branch runs
-    std::optional<bool> left = true;  ///< whether no branch before it runs
-    bool condition = false;           ///< between `if` or `elif` and `then`
+    Known runs = true;       ///< whether the branch runs
+    Known left = true;       ///< whether no branch before it runs
+    bool condition = false;  ///< between `if` or `elif` and `then`
+    Known tested = {};       ///< what the last command there said
+    bool is_case = false;
+    std::optional<std::string> value = {};  ///< of a case
   };
   struct Tests {
-    std::optional<bool> value = {};
+    Known value = {};
     ShellJoin join = ShellJoin::none;
   };
+  static constexpr std::string_view makers =
+      ". : cd chmod conda cp declare echo eval export ln local mkdir module mv pip popd printf pushd readonly rm set shopt "
+      "sleep source touch typeset ulimit umask unset wait";
 
-  static std::optional<bool> negated(std::optional<bool> value) { return value ? std::optional<bool>{!*value} : value; }
-  static std::optional<bool> both(std::optional<bool> a, std::optional<bool> b) {
-    if (a == false || b == false) return false;
-    return a && b ? std::optional<bool>{true} : std::nullopt;
-  }
-
+  Known outer_ = true;
   std::vector<Block> blocks_;
   Tests tests_;  ///< of the list of commands so far
 };
 
-}  // namespace tawpipe::inline v0::detail
+}  // namespace tawpipe::v0::detail
