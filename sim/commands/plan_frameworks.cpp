@@ -63,7 +63,9 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
   if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
-    if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));
+    if (!job.model)
+      throw InputError(concat(one_line(flags.today), " ", said_of_model(job), job.model_lacks.starts_with("--") ? ", or" : ";",
+                              " give --model"));
     const std::optional<Transformer> known = models::detail::find(job.model->name);
     const bool plain = known && (job.products || job.model->products == ProductFormat::bits16) &&
                        !job.model->edges_count_as_layers && job.model->loss_in_float32;

@@ -84,6 +84,16 @@ struct FrameworkJob {
   }
 };
 
+/// What the job's settings lack of its model, and where to add it. @pre it has none
+inline std::string said_of_model(const FrameworkJob& job) {
+  const bool flags = job.model_lacks.starts_with("--");
+  const bool vocab = job.model_lacks == "--vocab-size";
+  return concat("does not say ", job.model_lacks,
+                vocab   ? "; add --vocab-size and the number of the tokenizer's tokens to its command"
+                : flags ? "; add them to its command"
+                        : "");
+}
+
 /// A plan's choice as a job, with the switches of its problem.
 /// @pre problem has a model
 inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {

@@ -34,10 +34,16 @@ inline Framework parse_framework(std::string_view text) { return detail::parse_n
 
 /// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file name ending
 /// in .toml) torchtitan's, a script Megatron-LM's.
+/// @throws InputError  for the name of a YAML or Python file
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
   if (path.ends_with(".toml")) return Framework::torchtitan;
   if (path.ends_with(".sh")) return Framework::megatron;
+  if (path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".py")) {
+    throw InputError(one_line(concat(path, " is in ", path.ends_with(".py") ? "Python" : "YAML",
+                                     ", which is not read; a script with Megatron-LM's flags, torchtitan's TOML and DeepSpeed's "
+                                     "JSON are")));
+  }
   text = without_byte_order_mark(text);
   for (const std::string_view each : split(text, '\n')) {
     const std::string_view line = trimmed(each);

@@ -21,7 +21,7 @@ inline Transformer megatron_model(std::string_view text, std::string_view source
   const ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
   FrameworkJob job;
   detail::read_megatron_model(read, job);
-  if (!job.model) throw InputError(one_line(concat(source, " does not say ", job.model_lacks)));
+  if (!job.model) throw InputError(one_line(concat(source, " ", said_of_model(job))));
   job.model->edges_count_as_layers = read.values.embedding_counts && read.values.loss_counts;
   return *std::move(job.model);
 }

@@ -291,6 +291,10 @@ TEST_CASE("a model that is not all said is named by what it lacks") {
   const FrameworkJob part = megatron_job("p.py --num-layers 4 --micro-batch-size 2 --swiglu", "run.sh", 4);
   CHECK_FALSE(part.model);
   CHECK(part.model_lacks == "--hidden-size, --num-attention-heads, --vocab-size");
+  CHECK(said_of_model(part) == "does not say --hidden-size, --num-attention-heads, --vocab-size; add them to its command");
+  CHECK_THROWS_WITH_AS(
+      megatron_model("p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4", "run.sh"),
+      "run.sh does not say --vocab-size; add --vocab-size and the number of the tokenizer's tokens to its command", InputError);
   const FrameworkJob gpt = megatron_job(
       "p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 "
       "--micro-batch-size 2 --group-query-attention --num-query-groups 2",
