@@ -38,8 +38,15 @@ struct TorchtitanModel {
   std::string_view flavor;
   std::string_view ours;
 };
-inline constexpr TorchtitanModel torchtitan_models[] = {
-    {"llama3", "8B", "llama-3-8b"}, {"llama3", "70B", "llama-3-70b"}, {"llama3", "405B", "llama-3-405b"}};
+inline constexpr TorchtitanModel torchtitan_models[] = {{"llama3", "8B", "llama-3-8b"},     {"llama3", "70B", "llama-3-70b"},
+                                                        {"llama3", "405B", "llama-3-405b"}, {"qwen3", "8B", "qwen3-8b"},
+                                                        {"qwen3", "14B", "qwen3-14b"},      {"qwen3", "32B", "qwen3-32b"}};
+
+/// Source: torchtitan, models/<name>/__init__.py (0.2.2).
+inline bool has_torchtitan_experts(std::string_view name, std::string_view flavor) {
+  const bool some = flavor.ends_with("_moe") || flavor.find("-A") != std::string_view::npos;  // 30B-A3B
+  return name == "deepseek_v3" || name == "llama4" || name == "gpt_oss" || (name == "qwen3" && some);
+}
 
 inline const TorchtitanPipeline* torchtitan_pipeline(std::string_view ours) {
   for (const TorchtitanPipeline& known : torchtitan_pipelines) {
@@ -129,7 +136,8 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), toml_settings(text, source));
   const TorchtitanSettings& s = read.values;
   FrameworkJob job;
-  job.code = s.compile ? LayerCode::torchtitan : LayerCode::torchtitan_eager;
+  const bool compiled = s.compiles_model();
+  job.code = compiled ? LayerCode::torchtitan : LayerCode::torchtitan_eager;
   if (s.dtype == "bfloat16") {  // weights, gradients and moments
     if (s.parameters != "bfloat16") read.fail("training.dtype", "bfloat16 needs training.mixed_precision_param bfloat16");
     job.gradient_bytes = 2;
@@ -137,8 +145,10 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     job.master_copies = false;
   }
   for (const auto& known : detail::torchtitan_models) {
-    if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours), s.compile);
+    if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours), compiled);
   }
+  if (detail::has_torchtitan_experts(s.model, s.flavor))
+    read.fail("model.name", concat(s.model, " ", s.flavor, ": a mixture of experts is not modelled"));
   if (!job.model) job.model_lacks = concat("the sizes of ", s.model, " ", s.flavor);
   job.dtype = s.parameters == "float32" ? Dtype::f32 : Dtype::bf16;
   if (job.model) job.model = with_dtype(*std::move(job.model), *job.dtype);
@@ -165,9 +175,9 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   job.mesh = {.tensor = s.tensor, .context = s.context, .data = s.replicate * left};
   job.sequence = s.sequence;
   job.sequence_parallel = true;
-  job.tensor_overlap = s.async_tensor && s.compile;
-  if (s.async_tensor && !s.compile && s.tensor > 1) {
-    read.note("parallelism.enable_async_tensor_parallel", "without compile.enable it has no effect; simulated so");
+  job.tensor_overlap = s.async_tensor && compiled;
+  if (s.async_tensor && !compiled && s.tensor > 1) {
+    read.note("parallelism.enable_async_tensor_parallel", "without compile.enable of the model it has no effect; simulated so");
   }
   job.context_exchange = s.rotate == "alltoall" ? ContextExchange::ring : ContextExchange::all_gather;
   const bool shards = left > 1 || s.context > 1;  // over context-parallel devices too

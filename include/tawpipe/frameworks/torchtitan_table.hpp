@@ -40,9 +40,12 @@ struct TorchtitanSettings {
   std::string selective = "2";
   bool early_stop = false;
   bool compile = false;
+  std::string components = "model loss";  ///< what is compiled
   bool float8_gathers = false;
   std::string float8_recipe;
   std::string float8_kept;
+
+  bool compiles_model() const { return compile && detail::among("model", components); }
 };
 
 inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
@@ -81,6 +84,7 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                  {"activation_checkpoint.selective_ac_option", &S::selective},
                  {"activation_checkpoint.early_stop", &S::early_stop},
                  {"compile.enable", &S::compile},
+                 {"compile.components", &S::components, {"model", "loss"}, true},
                  {"quantize.linear.float8.enable_fsdp_float8_all_gather", &S::float8_gathers},
                  {"quantize.linear.float8.recipe_name", &S::float8_recipe, {"tensorwise", "rowwise", "rowwise_with_gw_hp"}},
                  {"quantize.linear.float8.filter_fqns", &S::float8_kept, {}, true}},
@@ -98,8 +102,9 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                   {"optimizer.early_step_in_backward", "false", "simulated with the update after all backwards", false},
                   {"fault_tolerance.enable", "false", "simulated without", false}},
       .skipped =
-          "job.* profiling.* metrics.* optimizer.* lr_scheduler.* checkpoint.* comm.* memory_estimation.* experimental.* "
-          "validation.* debug.* quantize.* mx.* fault_tolerance.* compile.components compile.backend "
+          "job.* profiling.* metrics.* optimizer.* lr_scheduler.* checkpoint.* comm.* memory_estimation.* "
+          "experimental.custom_import experimental.custom_args_module experimental.custom_model_path "
+          "validation.* debug.* quantize.* mx.* fault_tolerance.* compile.backend "
           "model.hf_assets_path model.tokenizer_path "
           "model.print_after_conversion training.dataset training.dataset_path training.max_norm training.steps "
           "training.mixed_precision_reduce training.gc_freq training.gc_debug training.dataloader.* training.seed "
@@ -122,7 +127,12 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
           {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
           {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
           {"experimental.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule"},
+          {"experimental.pipeline_parallel_layers_per_stage", "parallelism.pipeline_parallel_layers_per_stage"},
+          {"experimental.pipeline_parallel_split_points", "parallelism.pipeline_parallel_split_points"},
+          {"experimental.pipeline_parallel_schedule_csv", "parallelism.pipeline_parallel_schedule_csv"},
           {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
+          {"experimental.context_parallel_rotate_method", "parallelism.context_parallel_rotate_method"},
+          {"experimental.enable_compiled_autograd", "parallelism.enable_compiled_autograd"},
           {"experimental.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"}}};
   return table;
 }
