@@ -3,6 +3,7 @@
 // recomputation.
 #pragma once
 
+#include <cctype>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ struct DeepspeedSettings {
   int stage = 0;
   bool overlap = false;
   std::string optimizer_device = "none";
+  std::string optimizer;
+  std::string momentum;
   int tensor = 0;
   bool tensor_overlap = false;
 };
@@ -53,6 +56,8 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
                  {"zero_optimization.stage", &S::stage},
                  {"zero_optimization.overlap_comm", &S::overlap},
                  {"zero_optimization.offload_optimizer.device", &S::optimizer_device, {"none", "cpu"}},
+                 {"optimizer.type", &S::optimizer},
+                 {"optimizer.params.momentum", &S::momentum},
                  {"tensor_parallel.autotp_size", &S::tensor},
                  {"tensor_parallel.tp_overlap_comm", &S::tensor_overlap}},
       .foreign = {{"zero_optimization.offload_param.device", "none", "weights in host memory are not modelled"},
@@ -69,6 +74,12 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
                   {"zero_optimization.zero_quantized_weights", "false", narrow, false},
                   {"zero_optimization.zero_quantized_gradients", "false", narrow, false},
                   {"activation_checkpointing.cpu_checkpointing", "false", "simulated with no activations offloaded", false},
+                  {"communication_data_type", "null", "simulated with messages in the format in which gradients are kept", false},
+                  {"zero_optimization.reduce_scatter", "true",
+                   "simulated with each device's part of the gradients sent to it only", false},
+                  {"activation_checkpointing.partition_activations", "false",
+                   "simulated with kept activations whole on each device", false},
+                  {"pipeline.stages", "1 null", "simulated without a pipeline, which the program sets", false},
                   {"elasticity.enabled", "false", "simulated with the batch as given", false}},
       .skipped = detail::deepspeed_skipped,
       .renamed = {{"bfloat16.enabled", "bf16.enabled"}}};
@@ -88,6 +99,29 @@ inline std::vector<std::string> take_auto(SettingsText& text) {
     return is_auto;
   });
   return names;
+}
+
+/// Bytes of the optimizer's states: a master copy, and Adam's two moments, one, or none.
+/// Source: deepspeedai/DeepSpeed, runtime/engine.py, _configure_basic_optimizer (0.19); other names
+/// are those of torch.optim.
+inline void read_deepspeed_optimizer(ReadSettings<DeepspeedSettings>& read, FrameworkJob& job) {
+  const DeepspeedSettings& s = read.values;
+  std::string type = s.optimizer;
+  for (char& c : type) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool sgd = among(type, "sgd musgd");
+  const bool momentum = s.momentum.find_first_of("123456789") != std::string::npos;
+  if (sgd || among(type, "lion adagrad")) {
+    job.moments = sgd && !momentum ? 0 : 1;
+  } else if (!type.empty() && !among(type, "adam adamw muadam muadamw lamb fusedadam cpuadam deepspeedcpuadam")) {
+    read.note("optimizer.type", "simulated as Adam, with two moments and whole messages");
+  }
+  const bool narrow = s.bf16_master || s.fp16_master;
+  if (job.moments == 2 && !narrow) return;
+  const std::int64_t master = job.dtype == Dtype::f32 ? 0 : narrow ? 2 : 4;
+  job.optimizer_bytes = master + job.moments * (s.bf16_states ? 2 : 4);
+  if (job.optimizer_bytes > 0) return;
+  job.optimizer_bytes = 4;
+  read.note("optimizer.type", "simulated with 4 bytes of states a parameter, of which it has none");
 }
 
 }  // namespace detail
@@ -143,9 +177,9 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
     if (name[0] == 'b' ? !s.bf16 : !s.fp16) read.fail(name, concat("needs ", std::string_view{name}.substr(0, 4), ".enabled"));
     if (s.stage == 0) read.fail(name, "needs zero_optimization.stage 1, 2 or 3");
     job.gradient_bytes = 2;
-    job.optimizer_bytes = s.bf16_states ? 6 : 10;
   }
   if (s.bf16_states && !s.bf16_master) read.fail("bf16.bf16_optimizer_states", "needs bf16.bf16_master_weights_and_grads");
+  detail::read_deepspeed_optimizer(read, job);
   std::int64_t microbatch = s.microbatch;
   std::int64_t batch = s.batch;
   if (microbatch > 0 && batch == 0) batch = microbatch * data * std::max<std::int64_t>(1, s.accumulation);
@@ -205,7 +239,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   const bool float32 = states && states->moment == 4 && (states->master == 4 || size_bytes(job_dtype(job)) >= 4);
   const bool moments = states && states->master == 2 && states->moment == 2 && job_dtype(job) == Dtype::bf16;
   const bool master = states && states->master == 2 && states->moment == 4 && job.offload.optimizer;
-  reasons.add_if(!float32 && !moments && !master,
+  reasons.add_if(job.moments == 2 && !float32 && !moments && !master,
                  "moments and master weights are in float32, in bfloat16, or in the host with the latter in 16 bits "
                  "(--moment-dtype, --master-dtype)");
   reasons.add_if((moments || master) && (job.gradient_bytes != 2 || !(sharded || job.shards())),

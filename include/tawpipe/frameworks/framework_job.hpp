@@ -48,6 +48,7 @@ struct FrameworkJob {
   std::int64_t gradient_bytes = 4;
   /// of a parameter's states; 0: as if all were in float32
   std::int64_t optimizer_bytes = 0;
+  int moments = 2;            ///< of a parameter, of which they consist: 2 of Adam, 1 of Lion
   bool master_copies = true;  ///< they include a copy of weights of 16 bits
   /// embedding and loss, when the model is cut into stages
   bool edges_count_as_layers = false;

@@ -9,7 +9,7 @@ namespace tawpipe::inline v0::detail {
 /// Source: deepspeedai/DeepSpeed, docs/_pages/config-json.md (0.18); a few are from earlier
 /// versions.
 inline constexpr std::string_view deepspeed_skipped =
-    "_comment optimizer.* scheduler.* communication_data_type prescale_gradients gradient_predivide_factor "
+    "_comment optimizer.* scheduler.* prescale_gradients gradient_predivide_factor "
     "sparse_gradients "
     "gradient_clipping steps_per_print wall_clock_breakdown dump_state memory_breakdown disable_allgather "
     "managed_gradient_accumulation seq_parallel_communication_data_type zero_allow_untested_optimizer "
@@ -24,7 +24,7 @@ inline constexpr std::string_view deepspeed_skipped =
     "tensor_parallel.tp.* tensor_parallel.tensor_parallel.* tensor_parallel.injection_policy_tuple "
     "tensor_parallel.partition_config.* tensor_parallel.preset_model tensor_parallel.keep_module_on_host "
     "tensor_parallel.replace_with_kernel_inject tensor_parallel.kernel_inject activation_checkpointing.* "
-    "zero_optimization.contiguous_gradients zero_optimization.reduce_scatter zero_optimization.reduce_bucket_size "
+    "zero_optimization.contiguous_gradients zero_optimization.reduce_bucket_size "
     "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.allgather_partitions "
     "zero_optimization.allgather_bucket_size zero_optimization.load_from_fp32_weights zero_optimization.elastic_checkpoint "
     "zero_optimization.sub_group_size zero_optimization.cpu_offload_use_pin_memory zero_optimization.zenflow.* "
