@@ -54,6 +54,7 @@ Transformer draw_model(support::Random& random) {
   if (random.between(0, 5) == 0) model.gated = false;
   model.fused_swiglu = model.gated && random.between(0, 1) == 0;
   if (random.between(0, 5) == 0) model.head_dim = 64;
+  if (random.between(0, 5) == 0) model.fused_attention = false;
   if (random.between(0, 5) == 0) model.recompute_layers = 2;
   if (random.between(0, 3) == 0) model.loss_in_float32 = false;
   if (random.between(0, 3) == 0) model.recompute_parts = RecomputeParts::of_bits(random.between(0, 15));
@@ -70,6 +71,7 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   const int nodes = 1 << random.between(0, 3);
   PlanRequest request{.problem = {.cluster = support::cluster(8 * nodes, nodes), .model = draw_model(random)}};
   Problem& problem = request.problem;
+  if (framework == Framework::megatron && random.between(0, 3) == 0) problem.model->code = LayerCode::megatron_unfused;
   problem.sequence = 2048 * (1 << random.between(0, 3));
   problem.global_batch = 32 * random.between(1, 8);
   if (random.between(0, 1) == 0) problem = with_best_switches(framework, problem);
@@ -164,6 +166,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
           CHECK(back.model->loss_in_float32 == job.model->loss_in_float32);
           CHECK(back.model->narrow_gathers == job.model->narrow_gathers);
           CHECK(back.model->fused_swiglu == job.model->fused_swiglu);
+          CHECK(back.model->fused_attention == job.model->fused_attention);
+          CHECK(back.model->code == job.model->code);
         }
         ++written;
         seen.push_back(choice.schedule);
