@@ -96,7 +96,7 @@ struct MegatronFlags {
   std::string hidden_dropout = "0.1";
 
   LayerCode code() const { return unfused_accumulation ? LayerCode::megatron_unfused : LayerCode::megatron; }
-  /// Source: megatron/core/models/gpt/gpt_layer_specs.py: the local layers have DotProductAttention.
+  /// Source: megatron/core/models/gpt/gpt_layer_specs.py: local layers have DotProductAttention.
   bool fused_attention() const {
     if (legacy) return flash;
     return implementation != "local" && attention != "unfused" && attention != "local";

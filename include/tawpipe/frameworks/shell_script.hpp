@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,9 +28,10 @@ class ShellScript : private ShellWords {
   /// The words of the arrays and texts that no other uses, in order.
   ShellText values() const {
     ShellText all;
+    std::set<std::string> passed = used_;
     for (const std::string& name : order_) {
       const auto found = variables_.find(name);
-      if (found == variables_.end() || used_.count(name) > 0) continue;
+      if (found == variables_.end() || !passed.insert(name).second) continue;
       for (const ShellWord& word : found->second) all.push_back(resolved(word));
     }
     return all;
@@ -247,8 +249,8 @@ class ShellScript : private ShellWords {
     }
   }
 
-  /// NAME=value, NAME+=value, NAME=(words), NAME[i]=value. @return false, and nothing read, if it is
-  /// not an assignment
+  /// NAME=value, NAME+=value, NAME=(words), NAME[i]=value.
+  /// @return false, and nothing read, if it is not an assignment
   bool read_assignment() {
     std::size_t end = at_;
     while (end < text_.size() && is_shell_name(text_[end])) ++end;

@@ -17,8 +17,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The processes that torchrun starts with --nnodes and --nproc_per_node, if both are known numbers;
-/// otherwise 0.
+/// The processes that torchrun starts, if --nnodes and --nproc_per_node are known numbers; or 0.
 inline std::int64_t processes_of(const ShellText& command) {
   const auto value = [&](std::string_view flag) -> std::int64_t {
     for (std::size_t i = 0; i < command.size(); ++i) {

@@ -44,7 +44,7 @@ inline constexpr TorchtitanModel torchtitan_models[] = {{"llama3", "8B", "llama-
 
 /// Source: torchtitan, models/<name>/__init__.py (0.2.2).
 inline bool has_torchtitan_experts(std::string_view name, std::string_view flavor) {
-  const bool some = flavor.ends_with("_moe") || flavor.find("-A") != std::string_view::npos;  // 30B-A3B
+  const bool some = flavor.ends_with("_moe") || flavor.find("-A") != flavor.npos;  // 30B-A3B
   return name == "deepseek_v3" || name == "llama4" || name == "gpt_oss" || (name == "qwen3" && some);
 }
 

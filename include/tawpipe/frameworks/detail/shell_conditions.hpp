@@ -173,7 +173,8 @@ class ShellConditions {
     tests_ = {};
   }
   bool in_case() const { return !blocks_.empty() && blocks_.back().is_case; }
-  /// A clause of the case with these patterns. @param falls  the clause before goes on with this one
+  /// A clause of the case with these patterns.
+  /// @param falls  whether the clause before goes on with this one
   void begin_clause(const std::vector<ShellWord>& patterns, bool falls) {
     if (!in_case()) return;
     Block& block = blocks_.back();
@@ -194,7 +195,8 @@ class ShellConditions {
   void end_command(const std::vector<ShellWord>& words, bool assigned, ShellJoin join) {
     if (join == ShellJoin::clause || join == ShellJoin::falls) join = ShellJoin::none;
     const bool in_condition = !blocks_.empty() && blocks_.back().condition;
-    if (words.empty() && !assigned && join == ShellJoin::none && tests_.join != ShellJoin::other) return;  // an empty line
+    const bool empty_line = words.empty() && !assigned && join == ShellJoin::none && tests_.join != ShellJoin::other;
+    if (empty_line) return;
     Known value = words.empty() && assigned ? true : shell_test(words);
     // `mkdir -p data && RANKS=8`: what makes something is assumed to succeed.
     const bool makes = !words.empty() && among(words.front().text, makers);

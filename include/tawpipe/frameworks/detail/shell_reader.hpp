@@ -216,7 +216,7 @@ class ShellReader {
   std::string source_;
   static constexpr std::size_t max_filled_in = 1 << 22;
   std::size_t filled_in_ = 0;                                 ///< bytes expanded from variables
-  std::vector<std::pair<std::string, std::string>> unknown_;  ///< as written, and as named in messages
+  std::vector<std::pair<std::string, std::string>> unknown_;  ///< as written, as named
 };
 
 }  // namespace tawpipe::v0::detail
