@@ -21,7 +21,7 @@ inline Transformer megatron_model(std::string_view text, std::string_view source
   const ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
   FrameworkJob job;
   detail::read_megatron_model(read, job);
-  if (!job.model) throw InputError(one_line(concat(source, " ", said_of_model(job))));
+  if (!job.model) throw SettingError(one_line(concat(source, " ", said_of_model(job))));
   job.model->edges_count_as_layers = read.values.embedding_counts && read.values.loss_counts;
   return *std::move(job.model);
 }
@@ -337,8 +337,11 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   if (flags.loss_fusion) flags.loss_fusion_by = "te";
   flags.gradients_bf16 = flags.bf16 && job.gradient_bytes == 2;
   flags.gradients_fp32 = flags.fp16 && job.gradient_bytes == 4;
-  if (!model.fused_attention) flags.attention = "unfused";
-  flags.attention_dropout = flags.hidden_dropout = "0";
+  if (model.fused_attention) {
+    flags.attention_dropout = flags.hidden_dropout = "0";
+  } else {  // which is simulated with dropout
+    flags.attention = "unfused";
+  }
   return flags;
 }
 

@@ -91,11 +91,13 @@ TEST_CASE("attention that is not fused") {
   for (const char* flags : {"--transformer-impl local", "--use-legacy-models", "--attention-backend unfused",
                             "--attention-backend local --spec local"}) {
     CAPTURE(flags);
-    const FrameworkJob unfused = job(no_dropout + flags);
+    const FrameworkJob unfused = job(flags);
     CHECK_FALSE(unfused.fused_attention);
     CHECK_FALSE(unfused.model->fused_attention);
     CHECK(unfused.notes.empty());
     CHECK(has(megatron_text(unfused, {}), "--attention-backend unfused\n"));
+    CHECK_FALSE(has(megatron_text(unfused, {}), "dropout"));  // which is simulated with it, and on by default
+    CHECK(has(job(no_dropout + flags).notes.at(0), "dropout is 0; simulated with it"));
     CHECK_FALSE(problem_of(unfused, base).model->fused_attention);
   }
   for (const char* flags :

@@ -167,12 +167,15 @@ inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
                          " of --context-parallel-size"));
 }
 
-/// Dropout that the flags ask for, of which predictions have none.
+/// Dropout that the flags ask for. Predictions have it with unfused attention only.
 inline void note_megatron_dropout(ReadSettings<MegatronFlags>& read) {
   const auto is_zero = [](const std::string& text) { return text.find_first_not_of("0.") == std::string::npos; };
   const MegatronFlags& flags = read.values;
   const bool hidden = !is_zero(flags.hidden_dropout);
-  if (is_zero(flags.attention_dropout) && !hidden) return;
+  const bool any = hidden || !is_zero(flags.attention_dropout);
+  if (!flags.fused_attention() && !any)
+    read.note("--attention-dropout", "dropout is 0; simulated with it, as attention that is not fused always is");
+  if (!flags.fused_attention() || !any) return;
   read.note(hidden ? "--hidden-dropout" : "--attention-dropout",
             concat("dropout is ", flags.attention_dropout, " in attention and ", flags.hidden_dropout,
                    " after it, 0.1 where not set; simulated without"));
