@@ -31,9 +31,10 @@ std::pair<double DeviceCurves::*, double> parse_curve_change(const std::string& 
     names.emplace_back(field.name);
     if (field.name != key) continue;
     const auto value = to_number<double>(text);
-    if (value && *value > 0 && *value <= field.most) return {field.member, *value};
-    throw InputError(
-        concat("--cost: ", key, "=", one_line(text), " must be a number above 0 and at most ", field.most, ": ", field.meaning));
+    const bool may_be_none = field.name.starts_with("host-");
+    if (value && (*value > 0 || (may_be_none && *value == 0)) && *value <= field.most) return {field.member, *value};
+    throw InputError(concat("--cost: ", key, "=", one_line(text), " must be a number ",
+                            may_be_none ? "from 0 to " : "above 0 and at most ", field.most, ": ", field.meaning));
   }
   throw InputError(concat("--cost: ", unknown_name("parameter of kernels", key, names)));
 }

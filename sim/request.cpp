@@ -216,6 +216,14 @@ void check_products(const Problem& problem) {
 
 }  // namespace
 
+void refuse_idle_sharding(const Problem& problem) {
+  const bool asked = problem.sharding == StateSharding::gradients || problem.sharding == StateSharding::parameters;
+  if (!asked || problem.mesh.data * problem.mesh.context > 1) return;
+  throw InputError(concat("--shard-states ", name(problem.sharding),
+                          " shares states out over data- and context-parallel devices, and there are none; give "
+                          "--data-parallel N, or a schedule that shares them out itself, such as fsdp, zero1 and zero2"));
+}
+
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
   if (!request.cluster_value && request.cluster.empty())

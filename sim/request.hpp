@@ -80,6 +80,9 @@ struct Request {
   std::vector<std::string> arguments;  ///< of the command line, with those of a --config FILE
 };
 
+/// @throws InputError  if model states are to be shared out over devices of which none hold the same.
+void refuse_idle_sharding(const Problem& problem);
+
 /// @param choose_microbatch  the default of --microbatch: the best size (true) or 1
 /// @param recompute  the default of --recompute
 /// @param known  the work in a schedule file: used for a model and batch that no flag gives

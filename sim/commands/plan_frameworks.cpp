@@ -250,9 +250,10 @@ std::string today_text(const Today& today, const Planned& planned) {
                   format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
   if (!planned.result.plans.empty()) {
     const double lost = 1 - planned.best().makespan / summary.makespan;
-    text += lost > plan_tolerance
-                ? fmt::format("       {} of the time is lost; {}\n", format_percent(lost), loses_by(planned.best(), summary))
-                : std::string{"       nothing in the space is faster\n"};
+    text +=
+        lost > plan_tolerance
+            ? fmt::format("       {} of the time is lost; {}\n", format_percent(lost), loses_by(planned.best(), summary))
+            : concat("       ", planned.result.proven_best ? "nothing in the space is faster" : "nothing faster was found", "\n");
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(3, today.changes.size()); ++i) {
     const auto& [words, changed] = today.changes[i];

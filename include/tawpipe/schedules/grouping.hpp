@@ -24,6 +24,11 @@ struct Grouping {
     return count ? std::optional{Grouping{*count}} : std::nullopt;
   }
 
+  /// What gives these groups again: their number where they are equal, else the nodes.
+  static Grouping that_gives(const DeviceGroups& groups) {
+    return {groups == DeviceGroups::even(groups.ranks(), groups.count()) ? groups.count() : 0};
+  }
+
   /// @throws InputError  if there are more groups than ranks.
   DeviceGroups of(const DeviceGroups& nodes) const { return count == 0 ? nodes : DeviceGroups::even(nodes.ranks(), count); }
 };

@@ -266,7 +266,7 @@ TAWPIPE_INLINE Schedule weipipe_zb2(const Workload& workload, const DeviceGroups
   const DeviceGroups lines = options.lines.of(nodes);
   const WeipipeZeroBubbleOptions chosen =
       WeipipeZeroBubbleOptions{options.order, options.overlap, options.split}.resolved(workload);
-  const WeipipeLinesOptions recorded{chosen.order, chosen.overlap, chosen.split, {lines.count()}};
+  const WeipipeLinesOptions recorded{chosen.order, chosen.overlap, chosen.split, Grouping::that_gives(lines)};
   return detail::WeightLinesBuilder{"weipipe-zb2", workload, lines, chosen, option_texts(recorded)}.build();
 }
 

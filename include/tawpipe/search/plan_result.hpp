@@ -29,7 +29,7 @@ struct Plan {
 /// The outcome for the candidates: layouts, each with every schedule.
 struct PlanCounts {
   std::int64_t layouts = 0;
-  std::int64_t candidates = 0;  ///< layouts times schedules
+  std::int64_t candidates = 0;  ///< layouts times schedules, and what was tried around some
   std::int64_t bounded = 0;     ///< those with an individual bound
   std::int64_t simulated = 0;
   // Why the others were not simulated.

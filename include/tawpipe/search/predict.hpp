@@ -127,12 +127,28 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
   return held_time(schedule, problem.cluster, timeline, *held, same_as);
 }
 
+/// How the ranks of a mesh share a layer.
+inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_activations) {
+  return {.tensor = mesh.tensor,
+          .context = mesh.context,
+          .sequence_parallel = problem.sequence_parallel,
+          .exchange = problem.context_exchange,
+          .inner = problem.context_exchange == ContextExchange::two_level ? context_inner_of(problem, mesh) : 1,
+          .overlap = problem.tensor_overlap,
+          .sends_activations = sends_activations};
+}
+
 /// A cut weighted by the times of embedding and head relative to a layer, forward and backward on
-/// the first device.
-inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
+/// the first device, with waits for the ranks that share them.
+inline StageCut balanced_cut(const Problem& problem, const Mesh& mesh, const Workload& work) {
   Schedule::Parts parts;
-  parts.ranks = 1;
+  parts.ranks = problem.cluster.ranks();
+  parts.mesh = mesh;
   parts.stages = {work.stage(0, 1, false, false), work.stage(0, 0, true, false), work.stage(work.model().layers, 0, false, true)};
+  if (problem.model && mesh.shared() > 1) {
+    parts.bodies = share_stages(*problem.model, work.batch(), problem.recompute, parts.stages, sharing_of(problem, mesh, true));
+    for (std::size_t s = 0; s < parts.stages.size(); ++s) parts.stages[s] = parts.bodies[s].work;
+  }
   for (int stage = 0; stage < 3; ++stage) {
     for (const Op op : {Op::forward, Op::backward})
       parts.tasks.push_back({.op = op, .rank = Rank{0}, .stage = StageId{stage}, .microbatch = 0});
@@ -141,8 +157,8 @@ inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
   const auto time = [&](int stage) {
     return std::visit(
         [&](const auto& cost) {
-          const auto of = [&](int task) { return cost.compute_time(schedule, TaskId{task}, problem.cluster).value(); };
-          return static_cast<double>(of(2 * stage) + of(2 * stage + 1));
+          detail::LeastTimes times{schedule, problem.cluster, cost};
+          return static_cast<double>(times.of(TaskId{2 * stage}) + times.of(TaskId{2 * stage + 1}));
         },
         problem.cost);
   };
@@ -233,7 +249,7 @@ TAWPIPE_INLINE Predictor::Predictor(const Problem& problem, const Registry& regi
   for (const std::int64_t size : problem.candidate_sizes()) {
     works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
     if (!problem.has_model() || !problem.stage_cut.balanced) continue;
-    const StageCut cut = detail::balanced_cut(problem, works_.back().replica);
+    const StageCut cut = detail::balanced_cut(problem, mesh_, works_.back().replica);
     works_.back().whole.cut_by(cut);
     works_.back().replica.cut_by(cut);
   }
@@ -335,15 +351,8 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
                    .overlap_gathers = problem_.overlap_gathers,
                    .bucket = problem_.bucket};
   if (problem_.model && mesh_.shared() > 1) {
-    with.stages =
-        share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
-                     {.tensor = mesh_.tensor,
-                      .context = mesh_.context,
-                      .sequence_parallel = problem_.sequence_parallel,
-                      .exchange = problem_.context_exchange,
-                      .inner = problem_.context_exchange == ContextExchange::two_level ? context_inner_of(problem_, mesh_) : 1,
-                      .overlap = problem_.tensor_overlap,
-                      .sends_activations = detail::sends_activations(logical)});
+    with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
+                               detail::sharing_of(problem_, mesh_, detail::sends_activations(logical)));
   }
   return with;
 }

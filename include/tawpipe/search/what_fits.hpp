@@ -11,7 +11,7 @@
 namespace tawpipe::inline v0 {
 
 /// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
-/// parallelism, then data parallelism, each without and with full recomputation; then on each mesh
+/// parallelism, then data parallelism, each without, with selective and with full recomputation; then on each mesh
 /// as few as needed of that, states shared out further, microbatches of one sequence, a loss in
 /// chunks; and last optimizer states and activations in host memory. Of Problem::stack only host
 /// memory is tried: its parts state what is computed again, and no ranks share its layers. None
@@ -95,6 +95,11 @@ inline constexpr bool (*memory_savings[])(Problem& to, const Problem& from) = {
     [](Problem& to, const Problem& from) {
       const bool of_policy = take(to.recompute, from.recompute);
       return take(to.model->recompute_layers, from.model->recompute_layers) || of_policy;
+    },
+    [](Problem& to, const Problem& from) {
+      const bool less = from.recompute == Recompute::none && to.recompute == Recompute::full && from.recomputes.empty();
+      if (less) to.recompute = Recompute::selective;
+      return less;
     },
     [](Problem& to, const Problem& from) { return take(to.sharding, from.sharding); },
     [](Problem& to, const Problem& from) {

@@ -34,7 +34,8 @@ class DeviceGroups {
       throw InputError(concat(groups, " groups cannot be cut from ", ranks, " ranks; choose 1 to ", ranks));
     }
     std::vector<std::int32_t> sizes;
-    for (int g = 0; g < groups; ++g) sizes.push_back((g + 1) * ranks / groups - g * ranks / groups);
+    const auto first = [&](std::int64_t group) { return static_cast<std::int32_t>(group * ranks / groups); };
+    for (int g = 0; g < groups; ++g) sizes.push_back(first(g + 1) - first(g));
     return DeviceGroups{sizes};
   }
 
@@ -53,6 +54,8 @@ class DeviceGroups {
     for (int i = 0; i < size(group); ++i) ranks.push_back(Rank{first(group) + i});
     return ranks;
   }
+
+  bool operator==(const DeviceGroups&) const = default;
 
  private:
   std::vector<std::int32_t> group_of_;

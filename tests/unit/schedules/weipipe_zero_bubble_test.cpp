@@ -173,8 +173,9 @@ TEST_CASE("every option that it was built with is recorded") {
   CHECK(one.lanes().size() == 1);
   CHECK(weipipe_zb1(Workload::abstract(4, 4), 4).lanes().size() == 9);
   const std::vector<std::pair<std::string, std::string>> with_lines{
-      {"order", "eager"}, {"overlap", "on"}, {"split", "off"}, {"lines", "2"}};
+      {"order", "eager"}, {"overlap", "on"}, {"split", "off"}, {"lines", "nodes"}};
   const Schedule two = weipipe_zb2(Workload::abstract(4, 4), DeviceGroups{{3, 1}}, {.order = Order::eager, .split = false});
+  CHECK(weipipe_zb2(Workload::abstract(4, 4), DeviceGroups{{2, 2}}).options().back().second == "2");
   CHECK(two.options() == with_lines);
   CHECK(two.name() == "weipipe-zb2");
 }

@@ -39,7 +39,7 @@ class TawpipeBuilder {
     if (options.order == Order::paper && !shares_.are_equal()) {
       throw InputError("tawpipe: order=paper is drawn for devices of one speed; use order=eager with speeds");
     }
-    options_.groups = {groups.count()};
+    options_.groups = Grouping::that_gives(groups);
     options_.speeds = shares_.speeds(groups);
     builder_.stages(workload.split(shards_));
     splits_ = layer_splits(builder_);

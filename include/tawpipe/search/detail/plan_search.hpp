@@ -84,6 +84,7 @@ class PlanSearch : PlanTurns {
         layouts_.push_back(layout);
       }
       parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i]); });
+      result_.counts.candidates += static_cast<std::int64_t>(outcomes.size());
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first) simulate_some(2);
       recompute_less_of(best);
@@ -122,6 +123,7 @@ class PlanSearch : PlanTurns {
       }
       parallel_(outcomes.size(), [&](std::size_t i) { save(outcomes[i], layouts_[first + i]); });
       for (std::size_t i = 0; i < outcomes.size(); ++i) min_times_.push_back(bounds_.min_time(layouts_[first + i]));
+      result_.counts.candidates += static_cast<std::int64_t>(outcomes.size());
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first && may_win(open_.back().need.time) && spent_ < most) simulate_some(2);
       tell_progress();
@@ -181,6 +183,7 @@ class PlanSearch : PlanTurns {
       const PlanCandidate& candidate = outcome.candidate;
       if (!outcome.impossible) ++result_.counts.bounded;
       if (outcome.left || (!outcome.impossible && candidate.need.fits && may_win(candidate.need.time))) {
+        ++result_.counts.candidates;
         take(outcome);
       } else {
         spent_ += outcome.cost;
