@@ -18,13 +18,6 @@ constexpr double tenth_faster = 1.1;
 /// Simulations of more tasks than this would take a good part of the search's time.
 constexpr std::int64_t max_changed_tasks = 600'000;
 
-Cluster with_faster_links(const Cluster& cluster, bool network) {
-  return with_changed_links(cluster, [&](Link& link) {
-    if (link.end == LinkEnd::host || (link.kind == LinkClass::network) != network) return;
-    link.bandwidth = BytesPerSecond{link.bandwidth.value() * tenth_faster};
-  });
-}
-
 bool all_have_8_bits(const Cluster& cluster) {
   for (const NodeType& kind : cluster.kinds()) {
     const auto lacks = [](const DeviceSpec& device) { return !(device.peak_fp8.value() > 0); };
@@ -69,9 +62,10 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   const Plan& best = planned.result.plans.front();
   const Cluster& cluster = asked.problem.cluster;
   std::vector<Trial> trials;
-  if (cluster.nodes() > 1) trials.push_back({{"10 % more bandwidth between nodes"}, with_faster_links(cluster, true)});
+  if (cluster.nodes() > 1)
+    trials.push_back({{"10 % more bandwidth between nodes"}, with_faster_links(cluster, true, tenth_faster)});
   if (cluster.ranks() > cluster.nodes())
-    trials.push_back({{"10 % more bandwidth inside nodes"}, with_faster_links(cluster, false)});
+    trials.push_back({{"10 % more bandwidth inside nodes"}, with_faster_links(cluster, false, tenth_faster)});
   trials.push_back({{"10 % faster products and attention"}, with_faster_products(cluster)});
   PlanRequest more = around_best(asked, best);
   more.problem.cluster =

@@ -40,6 +40,13 @@ support::Result with(const std::vector<std::pair<std::string, std::string>>& rep
 
 }  // namespace
 
+TEST_CASE("states that no devices can share out are refused") {
+  check_refused(with({{"--shard-states", "parameters"}}),
+                {"--shard-states parameters shares states out over data- and context-parallel devices", "--data-parallel"});
+  CHECK(with({{"--shard-states", "optimizer"}}).code == 0);  // the default
+  CHECK(with({{"--cost", "kernels:host-collective=0"}}).code == 0);
+}
+
 TEST_CASE("sizes that would take minutes or gigabytes are refused with the number and the limit") {
   check_refused(with({{"--cluster", "3x8"}, {"--model", "llama-2-7b"}, {"--global-batch", "1000000"}}),
                 {"an iteration of 1000000 microbatches has about 48000000 tasks, and at most 16777216 are simulated"});

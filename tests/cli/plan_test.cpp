@@ -216,6 +216,28 @@ TEST_CASE("a device with products in 8 bits is planned for by a roofline too") {
   CHECK(run("plan --cost roofline --device H100-80G --cluster 2x4" + problem_of_small).code == 0);
 }
 
+TEST_CASE("nodes of which only some have products in 8 bits are planned for") {
+  const support::Folder folder;
+  const auto node = [](const std::string& name) {
+    return R"({"name": ")" + name + R"(", "vertices": [{"name": "G0", "kind": "device", "device": ")" + name +
+           R"("}, {"name": "root", "kind": "cpu"}, {"name": "NIC", "kind": "adapter", "bandwidth": "200Gbps", "latency": "8us"}],
+              "edges": [{"between": ["G0", "root"], "kind": "pcie", "bandwidth": "24GBps", "latency": "3us"},
+                        {"between": ["NIC", "root"], "kind": "pcie", "bandwidth": "24GBps"}]})";
+  };
+  const std::string file = folder.write("mixed.json", R"({"name": "mixed", "node_types": [)" + node("H100-80G") + ", " +
+                                                          node("A100-40G") + R"(], "nodes": ["H100-80G", "A100-40G"]})");
+  const json answer = parsed(run("plan --json - --schedules ddp,1f1b --cluster " + file + problem_of_small));
+  CHECK(!answer.at("plans").empty());
+}
+
+TEST_CASE("where the best plan has something in host memory, all are tried so") {
+  const std::string problem = " --json - --cluster 1x4 --device RTX4090-24G --model llama-3-8b --sequence 2048 --global-batch 8";
+  const auto best = [&](const std::string& flags) {
+    return parsed(run("plan" + problem + " --schedules fsdp,1f1b" + flags)).at("plans").at(0).at("makespan_s").get<double>();
+  };
+  CHECK(best("") <= best(" --offload optimizer") * 1.0001);
+}
+
 TEST_CASE("on one rank of its own a schedule is data parallelism, and called so") {
   const json answer = parsed(run("plan --json - --pipeline-parallel 1" + small));
   for (const json& plan : answer.at("plans")) CHECK(plan.at("schedule") == "ddp");

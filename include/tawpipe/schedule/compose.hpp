@@ -26,7 +26,7 @@ struct Composition {
   /// Which model states the ranks that hold the same parameters (data x context) share among
   /// themselves: gradients are then scattered to them and weights gathered from them. What the
   /// schedule itself sends or sums of a stage, such as a tied matrix's gradient, stays whole; so do
-  /// both copies of a tied matrix in two stages of one rank.
+  /// all states of a rank with both copies of a tied matrix (zb-v, v-half, dualpipe, chimera).
   /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5; Megatron-LM,
   /// docs/source/api-guide/dist_optimizer.md.
   StateSharding sharding = StateSharding::none;

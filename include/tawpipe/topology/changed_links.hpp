@@ -35,6 +35,26 @@ Cluster with_changed_links(const Cluster& cluster, Change&& change) {
   return detail::with_kinds(cluster, std::move(kinds), std::move(fabric));
 }
 
+/// Whether devices of a node have links of their own (NVLink), so that PCI Express carries only
+/// what leaves a node.
+inline bool pcie_leaves_nodes(const Cluster& cluster) {
+  for (const NodeType& kind : cluster.kinds()) {
+    for (const Link& link : kind.links) {
+      if (link.kind == LinkClass::nvlink) return true;
+    }
+  }
+  return false;
+}
+
+/// `cluster` with `times` the bandwidth between nodes, or inside them.
+inline Cluster with_faster_links(const Cluster& cluster, bool between_nodes, double times) {
+  const bool slots = pcie_leaves_nodes(cluster);
+  return with_changed_links(cluster, [&](Link& link) {
+    const bool leaves = link.kind == LinkClass::network || (slots && link.kind != LinkClass::nvlink);
+    if (link.end != LinkEnd::host && leaves == between_nodes) link.bandwidth = BytesPerSecond{link.bandwidth.value() * times};
+  });
+}
+
 /// `cluster` with `change(device)` applied to each of its devices; same links and paths.
 /// @param change  called with a DeviceSpec&, once for each device of each kind of node
 template <class Change>

@@ -6,6 +6,7 @@
 
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
 
 TEST_CASE("the links that are asked for change, and nothing else") {
   using namespace tawpipe;
@@ -37,4 +38,22 @@ TEST_CASE("the links that are asked for change, and nothing else") {
   }
   for (int l = 0; l < cluster.links(); ++l) CHECK(larger.link(LinkId{l}) == cluster.link(LinkId{l}));
   CHECK_THROWS_AS(with_changed_links(cluster, [](Link& link) { link.bandwidth = BytesPerSecond{}; }), InputError);
+}
+
+TEST_CASE("between nodes is PCI Express too, where devices of a node have NVLink") {
+  using namespace tawpipe;
+  for (const char* name : {"dgx-h100*2", "l40s-pcie*2"}) {
+    CAPTURE(name);
+    const Cluster cluster = resolve_cluster(name);
+    CHECK(pcie_leaves_nodes(cluster) == (cluster.name() == "dgx-h100*2"));
+    const Cluster between = with_faster_links(cluster, true, 2);
+    const Cluster inside = with_faster_links(cluster, false, 2);
+    for (int l = 0; l < cluster.links(); ++l) {
+      const Link& before = cluster.link(LinkId{l});
+      const double all = between.link(LinkId{l}).bandwidth.value() * inside.link(LinkId{l}).bandwidth.value();
+      CHECK(all == doctest::Approx(before.bandwidth.value() * before.bandwidth.value() * (before.end == LinkEnd::host ? 1 : 2)));
+      if (before.end == LinkEnd::host || before.kind == LinkClass::network || before.kind == LinkClass::nvlink) continue;
+      CHECK((between.link(LinkId{l}).bandwidth.value() > before.bandwidth.value()) == pcie_leaves_nodes(cluster));
+    }
+  }
 }
