@@ -53,13 +53,15 @@ std::string memory_text(const Summary& summary) {
                      fullest, kinds);
 }
 
-std::string summary_text(const Summary& summary, bool composed) {
+/// @param chosen  its recomputation was not given
+std::string summary_text(const Summary& summary, bool composed, bool chosen) {
   std::string out;
   const auto line = [&](std::string_view label, const std::string& text) { out += fmt::format("{:<22}{}\n", label, text); };
   line("schedule", concat(summary.schedule, "  ", options_text(summary)));
   std::string microbatches = format_count(summary.microbatches);
   if (summary.microbatch_size > 0) microbatches += fmt::format(" of {} sequences", format_count(summary.microbatch_size));
   line("microbatches", microbatches);
+  if (chosen) line("recomputation", summary.recompute);
   if (summary.empty_stages > 0) {
     line("stages", fmt::format("{}, of which {} have no layer: their devices only pass on (--layers-per-stage, or fewer stages)",
                                format_count(summary.stages), format_count(summary.empty_stages)));
@@ -233,7 +235,8 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    print(describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.mesh.is_plain()) +
+    print(describe(problem, &prediction.schedule.workload()) + "\n" +
+          summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1) +
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   const std::optional<FittingLayout> found = file ? std::nullopt : fitting.wait();

@@ -213,6 +213,8 @@ TEST_CASE("every option is chosen where it says auto, and by compare where nothi
     CHECK(result.code == 0);
     check_summary(parsed(result), 6);
   }
+  const std::string text = run("simulate --schedule fsdp --recompute auto" + small).out;
+  CHECK(text.find("\nrecomputation         none\n") != std::string::npos);
   // What compare chose is what simulate finds with it.
   const json best = results(run("compare --schedules fsdp --json -" + small)).at(0);
   std::string line = "simulate --schedule fsdp --json -" + small + " --recompute " + best.at("recompute").get<std::string>() +

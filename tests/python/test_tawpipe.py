@@ -193,7 +193,7 @@ class Plans(unittest.TestCase):
             with self.assertRaisesRegex(tawpipe.InputError, "line 1: --sequence-parallel: takes no value"):
                 tawpipe.plan(cluster="2x4", today=script)
             script.write_text("p.py --micro-batch-size 1")
-            with self.assertRaisesRegex(tawpipe.InputError, "does not say --num-layers, .*; give model"):
+            with self.assertRaisesRegex(tawpipe.InputError, "does not say --num-layers, .*; add them to its command, or give model"):
                 tawpipe.plan(cluster="2x4", today=script)
         with self.assertRaisesRegex(tawpipe.InputError, "'--sequence-parallel'"):
             tawpipe.plan(cluster="2x4", today="--sequence-parallel")

@@ -64,7 +64,11 @@ inline ProductPeak product_peak(ProductFormat format, const DeviceCurves& curves
   if (format == ProductFormat::nvfp4 && device.peak_fp4.value() > 0) return {device.peak_fp4.value(), curves.products_fp4};
   if (is_narrow(format) && device.peak_fp8.value() > 0)
     return {device.peak_fp8.value(), curves.products_fp8 * (format == ProductFormat::fp8_rows ? curves.fp8_rows : 1)};
-  return {device.peak.value() / (format == ProductFormat::bits32 ? 2 : 1), curves.products};
+  if (format != ProductFormat::bits32) return {device.peak.value(), curves.products};
+  // TF32; before compute capability 8.0 matrix units have 16 bits only, and these are vectors.
+  // Source: NVIDIA's data sheets: V100 15.7 of 125 TFLOPS, T4 8.1 of 65, P100 10.6 of 21.2.
+  const int capability = detail::compute_capability(device);
+  return {device.peak.value() / (capability == 70 || capability == 75 ? 8 : 2), curves.products};
 }
 
 /// The largest of 8, 2 and 1 that divides the rows of a product's operands in memory. Weights are

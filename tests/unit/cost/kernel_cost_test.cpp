@@ -114,6 +114,16 @@ TEST_CASE("narrow formats use their own peak where the device has one") {
   CHECK(share(narrow, "B200-180G") > 2 * share(product(8192, 8192, 8192), "B200-180G"));
 }
 
+TEST_CASE("float32 runs by TF32, and by vectors on devices without it") {
+  const auto peak = [](std::string_view name) {
+    const tawpipe::DeviceSpec device = tawpipe::device_named(name);
+    return tawpipe::product_peak(tawpipe::ProductFormat::bits32, tawpipe::curves::ampere, device).peak;
+  };
+  CHECK(peak("A100-80G") == Approx(156e12));
+  CHECK(peak("V100-32G") == Approx(15.7e12).epsilon(0.01));
+  CHECK(peak("P100-16G") == Approx(10.6e12));
+}
+
 TEST_CASE("the shorter the inner dimension, the less 8 bits gain, as measured") {
   const auto gain = [](std::int64_t inner) {
     Kernel narrow = product(4096, 4096, inner);

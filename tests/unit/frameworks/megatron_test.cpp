@@ -144,7 +144,8 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
 }
 
 TEST_CASE("flags that are passed over are words by themselves") {
-  for (const std::string_view flag : split(concat(detail::megatron_skipped, " ", detail::megatron_skipped_switches), ' ')) {
+  const std::string flags = concat(detail::megatron_skipped, " ", detail::megatron_skipped_switches);
+  for (const std::string_view flag : split(flags, ' ')) {
     CAPTURE(flag);
     CHECK(flag.rfind("--") == 0);
   }
