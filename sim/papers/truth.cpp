@@ -58,6 +58,7 @@ std::optional<DeviceSpec> device_of(const std::string& hardware) {
                             {"h200", "H200-141G"},
                             {"h100 96gb", "H100-96G"},
                             {"h100", "H100-80G"},
+                            {"h800", "H800-80G"},
                             {"a100_40", "A100-40G"},
                             {"a100 40", "A100-40G"},
                             {"a100", "A100-80G"},

@@ -48,6 +48,7 @@ inline std::span<const KnownDevice> known_devices() {
       {"A100-40G", 40, 312, 0, 0, 1555, 80, 108, "NVIDIA A100 data sheet, November 2020, A100 40GB SXM"},
       {"A800-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
       {"H100-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
+      {"H800-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H800 80GB SXM: an H100 with 8 NVLinks (400 GB/s both ways)"},
       {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s",
        0.85, 0.926},  // by themselves 0.595 and 0.584 of the peaks in full waves (pytorch/FBGEMM#2546), 0.936 of it in training
       {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
@@ -107,7 +108,7 @@ inline DeviceSpec assumed_spec(const KnownDevice& device) {
 }
 
 /// NVLinks of each GPU of the usual machine around the device; 0: it has only PCI Express.
-/// Source: NVIDIA's data sheets: 4 of P100, 6 of V100, 12 of A100, 8 of A800, 18 from H100 on.
+/// Source: NVIDIA's data sheets: 4 of P100, 6 of V100, 12 of A100, 8 of A800 and H800, 18 from H100 on.
 inline int usual_nvlinks(const KnownDevice& device) {
   switch (device.sm) {
     case 60:
@@ -117,6 +118,7 @@ inline int usual_nvlinks(const KnownDevice& device) {
     case 80:
       return device.name.starts_with("A800") ? 8 : 12;
     case 90:
+      return device.name.starts_with("H800") ? 8 : 18;
     case 100:
     case 103:
       return 18;

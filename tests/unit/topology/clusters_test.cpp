@@ -2,6 +2,7 @@
 // Not: files (cluster_file_test.cpp).
 #include "tawpipe/topology/clusters.hpp"
 
+#include "tawpipe/topology/devices.hpp"
 #include "unit/topology/samples.hpp"
 
 using namespace tawpipe;
@@ -108,4 +109,11 @@ TEST_CASE("devices are found by name, and carry their data sheet's numbers") {
     CHECK(device.sms > 0);
   }
   CHECK(contains(samples::error_of([] { device_named("A100-81G"); }), "unknown device 'A100-81G'; did you mean 'A100-80G'?"));
+}
+
+TEST_CASE("cards with fewer NVLinks are told apart by name") {
+  CHECK(usual_nvlinks(known_device("H100-80G")) == 18);
+  CHECK(usual_nvlinks(known_device("H800-80G")) == 8);
+  CHECK(usual_nvlinks(known_device("A800-80G")) == 8);
+  CHECK(usual_nvlinks(known_device("L40S-48G")) == 0);
 }
