@@ -76,9 +76,7 @@ void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
     plan.layout.offload = offload;
     result.plans.push_back(std::move(plan));
   }
-  std::stable_sort(result.plans.begin(), result.plans.end(), [](const Plan& a, const Plan& b) {
-    return std::pair{a.summary.makespan, a.summary.fullest()} < std::pair{b.summary.makespan, b.summary.fullest()};
-  });
+  sort_plans(result.plans);
   std::erase_if(result.losses, [&](const PlanLoss& loss) {
     return std::any_of(result.plans.begin(), result.plans.end(),
                        [&](const Plan& plan) { return plan.choice.schedule == loss.schedule; });

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/text.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
 #include "tawpipe/frameworks/shell_settings.hpp"
 

@@ -35,9 +35,10 @@ inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated 
 /// the product I) are kept in their format, and the attention's output also in 16 bits, which its
 /// own backward reads. Unfused attention keeps for each head and pair of tokens softmax (2), its
 /// dropout's mask (1) and result (2): 5 heads S bytes a token, which `selective` then drops, and
-/// nothing else; its code has dropout after attention and MLP too, a mask of H each (1). Parts that are computed again drop what
-/// they make: layernorm both normed H and rstds; core_attn what attention keeps for itself, but not its output, which is a
-/// product's input; mlp all of width I; activation silu(gate) and the product.
+/// nothing else; its code has dropout after attention and MLP too, a mask of H each (1). Parts that
+/// are computed again drop what they make: layernorm both normed H and rstds; core_attn what
+/// attention keeps for itself, but not its output, which is a product's input; mlp all of width I;
+/// activation silu(gate) and the product.
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/function_ref.hpp"
@@ -84,6 +85,19 @@ inline bool alike(const Plan& a, const Plan& b) {
          a.layout.mesh.context == b.layout.mesh.context && a.layout.mesh.data == b.layout.mesh.data &&
          a.layout.microbatch_size == b.layout.microbatch_size && a.layout.recompute == b.layout.recompute &&
          a.layout.recompute_layers == b.layout.recompute_layers && a.layout.offload == b.layout.offload;
+}
+
+/// As in PlanResult::plans.
+inline void sort_plans(std::vector<Plan>& plans) {
+  const auto key = [](const Plan& plan) { return std::pair{plan.summary.makespan, plan.summary.fullest()}; };
+  std::stable_sort(plans.begin(), plans.end(), [&](const Plan& a, const Plan& b) { return key(a) < key(b); });
+  std::vector<Plan> sorted;
+  for (Plan& plan : plans) {
+    const auto other = [&](const Plan& one) { return key(one) != key(plan); };
+    const auto equal = std::find_if(sorted.rbegin(), sorted.rend(), other).base();
+    if (std::none_of(equal, sorted.end(), [&](const Plan& one) { return alike(one, plan); })) sorted.push_back(std::move(plan));
+  }
+  plans = std::move(sorted);
 }
 
 /// Calls `run(i)` for each i below `count`, in any order and on any threads.

@@ -217,15 +217,15 @@ inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, cons
     if (one != layout) found.push_back(std::move(one));
   };
   for (const std::optional<StateSharding>& states : sharding) {
-    for (const int balanced : {0, request.balanced_stages ? 1 : 0}) {
+    for (const bool balanced : {false, true}) {
+      if (balanced && !request.balanced_stages) continue;
       for (const int chunk : chunks) {
         PlanLayout one = layout;
         one.sharding = states;
-        one.balanced_stages = balanced != 0;
+        one.balanced_stages = balanced;
         one.loss_chunk = chunk;
         add(std::move(one));
       }
-      if (!request.balanced_stages) break;
     }
   }
   for (const Offload& what : request.offload) {

@@ -8,9 +8,11 @@
 #include <string>
 
 #include "support/clusters.hpp"
+#include "support/text.hpp"
 #include "tawpipe/frameworks/megatron.hpp"
 
 using namespace tawpipe;
+using support::has;
 
 namespace megatron_reading_test {
 
@@ -33,7 +35,6 @@ std::string refusal(const std::string& flags, const std::string& launch = "") {
     return error.what();
   }
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -13,14 +13,9 @@ using namespace tawpipe;
 namespace shell_conditions_test {
 
 using support::flags_of;
+using support::has;
 using support::listed;
 using support::refusal;
-
-namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("an assignment after && counts if the test before it holds") {
   const auto with = [](const std::string& before) {

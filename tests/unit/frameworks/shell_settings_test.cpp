@@ -13,14 +13,9 @@ using namespace tawpipe;
 namespace shell_settings_test {
 
 using support::flags_of;
+using support::has;
 using support::listed;
 using support::refusal;
-
-namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("what may hold flags after a flag that takes no value is refused") {
   for (const std::string_view flag : split(detail::megatron_skipped_switches, ' ')) {

@@ -13,14 +13,9 @@ using namespace tawpipe;
 namespace shell_words_test {
 
 using support::flags_of;
+using support::has;
 using support::listed;
 using support::refusal;
-
-namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("in a text of flags only the word with an unset variable is unknown") {
   const std::string text =

@@ -6,9 +6,11 @@
 
 #include <string>
 
+#include "support/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
 
 using namespace tawpipe;
+using support::has;
 
 namespace torchtitan_table_test {
 
@@ -23,7 +25,6 @@ std::string refusal(const std::string& text) {
     return error.what();
   }
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -4,7 +4,10 @@
 
 #include <string>
 
+#include "support/text.hpp"
+
 using namespace tawpipe;
+using support::has;
 
 namespace {
 
@@ -16,7 +19,6 @@ std::string fault(const std::string& text) {
   }
   return "";
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* good = R"({"comms": {"world": [0, 1]}, "ranks": [
   {"ops": [{"id": "s", "op": "send", "peer": 1, "comm": "world", "stream": "n", "bytes": 8, "tag": 3, "data": "x"},

@@ -8,10 +8,12 @@
 #include <string>
 
 #include "support/csv.hpp"
+#include "support/text.hpp"
 
 namespace flight_recorder_test {
 
 using namespace tawpipe;
+using support::has;
 
 namespace {
 
@@ -45,7 +47,6 @@ std::string fault(const std::string& text) {
   }
   return "";
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

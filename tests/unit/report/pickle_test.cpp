@@ -5,9 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "support/text.hpp"
+
 namespace pickle_test {
 
 using namespace tawpipe;
+using support::has;
 using namespace std::string_view_literals;
 
 namespace {
@@ -20,7 +23,6 @@ std::string fault(std::string_view bytes) {
   }
   return "";
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -375,23 +375,12 @@ class PlanSearch : PlanTurns {
       lose(candidate);
     }
     result_.counts.left += static_cast<std::int64_t>(open_.size());
-    sort_plans();
+    sort_plans(result_.plans);
     const Duration open = std::min(left_, estimated_);
     result_.bound = best_ ? std::min(best_->summary.makespan, open) : open;
     if (best_) result_.closest.clear();
     list_losses();
     result_.proven_best = !best_ ? result_.counts.left == 0 : !best_->estimated && open >= min_worth(best_->summary.makespan);
-  }
-  void sort_plans() {
-    const auto key = [](const Plan& plan) { return std::pair{plan.summary.makespan, plan.summary.fullest()}; };
-    std::stable_sort(result_.plans.begin(), result_.plans.end(), [&](const Plan& a, const Plan& b) { return key(a) < key(b); });
-    std::vector<Plan> plans;
-    for (Plan& plan : result_.plans) {
-      const auto other = [&](const Plan& one) { return key(one) != key(plan); };
-      const auto equal = std::find_if(plans.rbegin(), plans.rend(), other).base();
-      if (std::none_of(equal, plans.end(), [&](const Plan& one) { return alike(one, plan); })) plans.push_back(std::move(plan));
-    }
-    result_.plans = std::move(plans);
   }
 };
 
