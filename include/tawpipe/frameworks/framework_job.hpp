@@ -274,7 +274,8 @@ inline int slots_of(const FrameworkJob& job) {
 inline bool same_sizes(const Transformer& a, const Transformer& b) {
   return a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads &&
          a.intermediate == b.intermediate && a.vocab == b.vocab && a.tied == b.tied && a.gated == b.gated &&
-         a.head_size() == b.head_size();
+         a.head_size() == b.head_size() && a.experts == b.experts && a.experts_per_token == b.experts_per_token &&
+         a.shared_width == b.shared_width;
 }
 
 /// @throws InputError  if a value is negative or beyond the limit of sizes and batches

@@ -28,8 +28,8 @@ struct LlamaOptions {
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
 /// model/activation.hpp.
-/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if the
-/// head size is odd; if a microbatch is so small, or the hidden size so large relative to the
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if it has
+/// experts; if the head size is odd; if a microbatch is so small, or the hidden size so large relative to the
 /// others, that activation.hpp's sizes are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
   model.check();
@@ -37,6 +37,7 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
   if (model.dtype != mine) {
     refuse_model(model, concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
   }
+  if (model.is_routed()) refuse_model(model, "a mixture of experts can be simulated, but not computed by this code");
   if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {
     refuse_model(model,

@@ -38,19 +38,25 @@ inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated 
 /// nothing else; its code has dropout after attention and MLP too, a mask of H each (1). Parts that
 /// are computed again drop what they make: layernorm both normed H and rstds; core_attn what
 /// attention keeps for itself, but not its output, which is a product's input; mlp all of width I;
-/// activation silu(gate) and the product.
+/// activation silu(gate) and the product. With experts I is what a token passes of them, and the
+/// copies of the normed token that they read (kH) are kept, and the router's probabilities (E, in
+/// float32); the experts' results are not: their weights are applied before the last product.
+/// Source: Megatron-LM, core/transformer/moe: token_dispatcher.py, experts.py
+/// (weighted_bias_swiglu_impl).
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;
-  const std::int64_t inner = model.intermediate;
+  const std::int64_t inner = model.token_width();
   const bool narrow = is_narrow(model.products);
   const double input =
       narrow ? bytes_of(model.products) : static_cast<double>(element);  // bytes of a number that a product reads
   const RecomputeParts again = model.parts_again(recompute);
   const std::int64_t of_mlp = again.mlp ? 0 : again.activation ? model.mlp_matrices() - 1 : mlp_tensors(model) - 1;
-  const auto inputs = static_cast<std::int64_t>(input * static_cast<double>((again.layernorm ? 0 : 2 * hidden) +
-                                                                            (again.mlp || again.activation ? 0 : inner) +
-                                                                            (narrow ? model.query_width() : 0)));
+  const auto inputs =
+      static_cast<std::int64_t>(
+          input * static_cast<double>((again.layernorm ? 0 : 2 * hidden) + (again.mlp || again.activation ? 0 : inner) +
+                                      (again.mlp ? 0 : model.routed_copies()) + (narrow ? model.query_width() : 0))) +
+      (again.mlp ? 0 : 4 * std::int64_t{model.experts});
   const std::int64_t masks = model.fused_attention ? 0 : 2 * hidden;
   const std::int64_t linear =
       inputs + masks +
@@ -61,8 +67,9 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   if (!model.fused_attention) return linear + 8;
   // With every second product kept: layer input, query, value, attention's output, gate, down.
   if (model.is_torchtitan()) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);
-  // Layer input, query, key, value, residual sum, gate, up.
-  return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner);
+  // Layer input, query, key, value, residual sum, gate, up; with experts their copies and weights.
+  return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner) +
+         element * model.routed_copies() + 4 * std::int64_t{model.experts};
 }
 
 }  // namespace detail
@@ -72,7 +79,7 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
 /// Forward workspace: what the policy does not keep of a layer, all of it at once (an upper bound),
 /// and two tensors [microbatch, sequence, hidden] under construction. Backward workspace: the same
 /// tensors computed again, the gradient of the residual stream, and the wider of the gradients in
-/// flight inside the layer: of silu(gate), up and product (3I), or of query, key, value and
+/// flight inside the layer: of silu(gate), up and product (3I) and of the copies for experts, or of query, key, value and
 /// attention output (2Q + 2K).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1 and 2, for RMSNorm, rotary embedding,
 /// grouped-query attention, SwiGLU and fused attention, without dropout.
@@ -80,8 +87,8 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t kept = detail::layer_token_bytes(model, batch.sequence, recompute);
   const std::int64_t not_kept = detail::layer_token_bytes(model, batch.sequence, Recompute::none) - kept;
-  const std::int64_t gradients =
-      model.hidden + std::max(model.mlp_matrices() * model.intermediate, 2 * model.query_width() + 2 * model.key_width());
+  const std::int64_t gradients = model.hidden + std::max(model.mlp_matrices() * model.token_width() + model.routed_copies(),
+                                                         2 * model.query_width() + 2 * model.key_width());
   return {.saved = batch.tokens() * kept,
           .forward_workspace = batch.tokens() * (not_kept + element * 2 * model.hidden),
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
@@ -92,12 +99,12 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
 /// 4H/T of 16-bit numbers, whose norms' gradients are held in float32.
 inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
-  return recompute != Recompute::none || batch.tokens() * model.intermediate >= (batch.tokens() + norms) * model.hidden;
+  return recompute != Recompute::none || batch.tokens() * model.token_width() >= (batch.tokens() + norms) * model.hidden;
 }
 
 /// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: for
 /// each layer the inputs of its matrices and the gradients of their outputs, [microbatch, sequence]
-/// of 4H + 2Q + 2K + 4I. With Recompute::none they fit over saved activations that are not read
+/// of 4H + 2Q + 2K + 4I, and kH with experts. With Recompute::none they fit over saved activations that are not read
 /// again; otherwise recomputed ones must be held, and with named parts only those: both normed H for
 /// layernorm, the MLP's tensors of width I or its product. An embedding waits for the gradient of
 /// its output [microbatch, sequence, hidden], which lies among a layer's where there is one and it
@@ -106,12 +113,11 @@ inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& ba
 inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
                                 bool embedding, bool head = false) {
   const std::int64_t hidden = model.hidden;
-  const std::int64_t inner = model.intermediate;
-  const std::int64_t all = 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + detail::mlp_tensors(model) * inner;
+  const std::int64_t inner = model.token_width();
+  const std::int64_t of_mlp = detail::mlp_tensors(model) * inner + model.routed_copies();
+  const std::int64_t all = 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + of_mlp;
   const RecomputeParts again = model.parts_again(recompute);
-  const std::int64_t of_parts = (again.layernorm ? 2 * hidden : 0) + (again.mlp          ? detail::mlp_tensors(model) * inner
-                                                                      : again.activation ? inner
-                                                                                         : 0);
+  const std::int64_t of_parts = (again.layernorm ? 2 * hidden : 0) + (again.mlp ? of_mlp : again.activation ? inner : 0);
   const std::int64_t layer = recompute == Recompute::none ? 0 : again.any() ? of_parts : all;
   const bool fits = layers > 0 && layer_fits_lookup_gradient(model, batch, recompute);
   const std::int64_t logits = head && model.loss_chunk > 0 ? model.vocab : 0;

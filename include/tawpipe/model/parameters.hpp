@@ -25,7 +25,8 @@ struct ParameterTensor {
 /// The order of a LLaMA decoder's parameters: embedding [vocab, hidden]; each layer's query [Q, H],
 /// key [K, H], value [K, H], output [H, Q], gate [I, H], down [H, I], up [I, H], attention norm
 /// [H], feed-forward norm [H]; final norm [H]; output matrix [vocab, hidden] unless it is the
-/// embedding's. Matrices are row-major [out, in]: y = x W^T.
+/// embedding's. With experts, in place of gate, down and up: router [E, H], the three of each
+/// expert, those of the shared expert. Matrices are row-major [out, in]: y = x W^T.
 /// Source of names and order: the reference decoder of arXiv:2511.09741 (wq wk wv wo w1 w2 w3).
 class ParameterOrder : public ParameterBlocks {
  public:
@@ -42,7 +43,7 @@ class ParameterOrder : public ParameterBlocks {
   /// The output matrix: the embedding where the model is tied.
   ParameterRange output() const { return model_.tied ? first_edge() : ParameterRange{final_norm().end, last_edge().end}; }
 
-  /// All tensors in order. Complexity: O(layers).
+  /// All tensors in order. Complexity: O(layers), with experts O(layers E).
   std::vector<ParameterTensor> tensors() const {
     const std::int64_t hidden = model_.hidden;
     std::vector<ParameterTensor> tensors;
@@ -60,9 +61,18 @@ class ParameterOrder : public ParameterBlocks {
       add(layer + "attention.wk.weight", {model_.key_width(), hidden});
       add(layer + "attention.wv.weight", {model_.key_width(), hidden});
       add(layer + "attention.wo.weight", {hidden, model_.query_width()});
-      add(layer + "feed_forward.w1.weight", {model_.intermediate, hidden});
-      add(layer + "feed_forward.w2.weight", {hidden, model_.intermediate});
-      if (model_.gated) add(layer + "feed_forward.w3.weight", {model_.intermediate, hidden});
+      const auto add_mlp = [&](const std::string& mlp, std::int64_t width) {
+        add(mlp + "w1.weight", {width, hidden});
+        add(mlp + "w2.weight", {hidden, width});
+        if (model_.gated) add(mlp + "w3.weight", {width, hidden});
+      };
+      if (!model_.is_routed()) {
+        add_mlp(layer + "feed_forward.", model_.intermediate);
+      } else {
+        add(layer + "feed_forward.gate.weight", {model_.experts, hidden});
+        for (int e = 0; e < model_.experts; ++e) add_mlp(concat(layer, "feed_forward.experts.", e, "."), model_.intermediate);
+        if (model_.shared_width > 0) add_mlp(layer + "feed_forward.shared_experts.", model_.shared_width);
+      }
       add(layer + "attention_norm.weight", {hidden});
       add(layer + "ffn_norm.weight", {hidden});
     }

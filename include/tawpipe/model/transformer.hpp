@@ -2,6 +2,7 @@
 // Not: operations and activations (model/transformer_work.hpp) nor known models (model/models.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,9 +49,12 @@ inline LayerCode parse_layer_code(std::string_view text) {
 ///
 /// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I =
 /// intermediate: query [H, Q], key and value [H, K], output [Q, H], gate (if gated) and up [H, I],
-/// down [I, H].
+/// down [I, H]. With experts a layer has E MLPs of width I in place of one, a router [H, E] that
+/// chooses k of them for each token, and, if shared_width is S, one more of width S for all tokens.
+/// No token is dropped, and experts are taken to get equally many.
 /// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; Ainslie et al. 2023, GQA,
-/// arXiv:2305.13245.
+/// arXiv:2305.13245; Jiang et al. 2024, Mixtral, arXiv:2401.04088, section 2.1; Dai et al. 2024,
+/// DeepSeekMoE, arXiv:2401.06066, section 3.2 (shared experts).
 /// Example: `Transformer{.name = "tiny", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4,
 /// .intermediate = 256, .vocab = 500}`
 struct Transformer {
@@ -95,10 +99,14 @@ struct Transformer {
   /// one kernel from gate and up to their product: silu(gate) is never kept
   bool fused_swiglu = false;
   LayerCode code = LayerCode::megatron;
+  int experts = 0;            ///< E: of each layer, each `intermediate` wide; 0: one MLP
+  int experts_per_token = 0;  ///< k: that a token passes
+  int shared_width = 0;       ///< S: of the expert that every token passes; 0: none
 
   static constexpr int max_layers = LayerStack::max_layers;
-  static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
-  static constexpr int max_intermediate = 1 << 19;
+  static constexpr int max_hidden = 1 << 17;        ///< also of heads x head size
+  static constexpr int max_intermediate = 1 << 19;  ///< also of all that a token passes
+  static constexpr int max_expert_width = 1 << 22;  ///< of all experts of a layer together
   static constexpr int max_vocab = 1 << 22;
 
   /// Width of one head. @pre check() passes
@@ -168,10 +176,21 @@ struct Transformer {
 
   /// Matrices of the MLP: gate, up and down, or two without a gate.
   std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
-  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate.
-  std::int64_t layer_matrix_parameters() const {
-    return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * intermediate);
+  /// Whether a router sends each token to some of several experts.
+  bool is_routed() const { return experts > 0; }
+  /// The width of an MLP's inner tensors for one token: I, or with experts kI + S.
+  std::int64_t token_width() const {
+    return is_routed() ? std::int64_t{experts_per_token} * intermediate + shared_width : intermediate;
   }
+  /// The width of all MLPs of a layer together: I, or with experts EI + S.
+  std::int64_t mlp_width() const { return is_routed() ? std::int64_t{experts} * intermediate + shared_width : intermediate; }
+  /// Numbers of a token's copies for its experts: kH, or none.
+  std::int64_t routed_copies() const { return is_routed() ? std::int64_t{experts_per_token} * hidden : 0; }
+  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
+  /// 3H(EI + S) + HE.
+  std::int64_t layer_matrix_parameters() const { return matrix_parameters(mlp_width()); }
+  /// Of them, those that one token passes: with experts 3H(kI + S) + HE in place of all.
+  std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
   /// Parameters of one layer: its matrices and two norms of H.
@@ -183,14 +202,22 @@ struct Transformer {
   std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
   /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return layers * layer_parameters() + embedding_parameters() + head_parameters(); }
+  /// Those that one token passes: all, without the experts that are not chosen for it.
+  std::int64_t active_parameters() const {
+    return parameters() - layers * (layer_matrix_parameters() - token_matrix_parameters());
+  }
 
   /// @throws InputError  if a size is below 1 or beyond the limits above, if `heads` does not
-  /// divide `hidden` and no head_dim is given, if kv_heads does not divide heads, or if utilization
-  /// is not within 0 .. 1. The limits keep every size and count of a microbatch (Batch::max_tokens)
-  /// within 64 bits.
+  /// divide `hidden` and no head_dim is given, if kv_heads does not divide heads, if utilization is
+  /// not within 0 .. 1, or if experts have no number for each token, or code that cannot run them.
+  /// The limits keep every size and count of a microbatch (Batch::max_tokens) within 64 bits.
   void check() const;
 
  private:
+  std::int64_t matrix_parameters(std::int64_t inner) const {
+    return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * inner + experts);
+  }
+  void check_experts() const;
   void check_size(int value, std::string_view what, int most) const {
     if (value < 1 || value > most) fail(concat(what, " must be 1 to ", most, ", not ", value));
   }
@@ -237,6 +264,28 @@ TAWPIPE_INLINE void Transformer::check() const {
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }
+  check_experts();
+}
+
+TAWPIPE_INLINE void Transformer::check_experts() const {
+  if (experts == 0) {
+    if (experts_per_token != 0) fail(concat(experts_per_token, " experts a token, but no experts"));
+    if (shared_width != 0) fail(concat("a shared expert of width ", shared_width, ", but no experts beside it"));
+    return;
+  }
+  check_size(experts, "the number of experts", max_intermediate);
+  check_size(experts_per_token, "the number of experts a token", experts);
+  if (shared_width < 0) fail(concat("a shared expert of width ", shared_width, " is impossible; 0 is none"));
+  if (mlp_width() > max_expert_width) {
+    fail(concat(experts, " experts of width ", intermediate, " are too wide together; the most is ", max_expert_width));
+  }
+  if (std::max(token_width(), routed_copies()) > max_intermediate) {
+    fail(concat(experts_per_token, " experts a token are too wide together; the most is ", max_intermediate));
+  }
+  if (code != LayerCode::megatron && code != LayerCode::megatron_unfused) {
+    fail(concat("experts are known as Megatron-LM runs them, not with the layers' code ", tawpipe::name(code)));
+  }
+  if (!fused_attention) fail("experts come with fused attention; code with unfused attention (2021 and 2022) has none");
 }
 
 }  // namespace tawpipe

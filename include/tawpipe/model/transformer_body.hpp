@@ -101,6 +101,25 @@ inline void add_block_copies(StageWork& work, const Transformer& model, const Ba
   }
 }
 
+/// Tensor-parallel ranks split each expert's width, so that all of them have the copies of all tokens
+/// that experts read, kH a token, and their gradients: the part that other ranks would have.
+inline void add_routed_copies(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute,
+                              const Sharing& sharing) {
+  const auto element = static_cast<double>(size_bytes(model.dtype));
+  const double input = is_narrow(model.products) ? bytes_of(model.products) : element;
+  const double numbers =
+      static_cast<double>(batch.tokens() / sharing.context * model.routed_copies()) * (sharing.tensor - 1) / sharing.tensor;
+  const Bytes copies{static_cast<std::int64_t>(numbers * input)};
+  const bool again = recompute == Recompute::full || model.parts_again(recompute).mlp;
+  work.saved += copies * (again ? work.layers - work.recomputed : work.layers);
+  if (again && work.recomputed > 0) {
+    work.forward_workspace += copies;
+    work.backward_workspace += copies;
+    work.stash += copies * work.recomputed;
+  }
+  work.backward_workspace += Bytes{static_cast<std::int64_t>(numbers * element)};
+}
+
 /// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
 /// all of it is divided by T x C, and a product's input [t, H] is gathered for it; otherwise each
 /// tensor rank has the whole residual stream.
@@ -145,6 +164,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }
+  if (model.is_routed() && sharing.tensor > 1 && work.layers > 0) add_routed_copies(work, model, batch, recompute, sharing);
   work.parameters = part(work.parameters, sharing.tensor);
   work.edge_parameters = part(work.edge_parameters, sharing.tensor);
   for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), both)};

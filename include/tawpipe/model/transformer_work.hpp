@@ -33,20 +33,25 @@ struct TrafficBytes {
 ///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
+///   experts    copy tokens, add results up   2(k + 1)H     the same                                 2(k + 1)H
+///   router     softmax and choice in float32        5E     the same                                        5E
 /// The backward includes recomputation: all of the forward (full; but the last residual sum, 3H,
-/// where that stops early), or norms and SwiGLU (selective, unless it covers other parts).
+/// where that stops early), or norms and SwiGLU (selective, unless it covers other parts). With
+/// experts I is what a token passes of them.
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
-  const std::int64_t inner = model.intermediate;
+  const std::int64_t inner = model.token_width();
   const std::int64_t rotary = 2 * (model.query_width() + model.key_width());
+  const std::int64_t routing = model.is_routed() ? 2 * (model.experts_per_token + 1) * hidden + 5 * model.experts : 0;
   const std::int64_t mlp = (model.gated ? 5 : 2) * inner;
-  const std::int64_t forward = 10 * hidden + rotary + mlp;
-  std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner;
+  const std::int64_t forward = 10 * hidden + rotary + mlp + routing;
+  std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner + routing;
   if (recompute == Recompute::full) backward += forward - (model.stops_early() ? 3 * hidden : 0);
   const RecomputeParts parts = model.parts_again(recompute);
   const bool chosen = model.chooses_parts(recompute);
   if (chosen || parts.layernorm) backward += 4 * hidden;
   if (chosen || parts.mlp || parts.activation) backward += mlp;
+  if (parts.mlp) backward += routing;
   const std::int64_t scale = batch.tokens() * size_bytes(model.dtype);
   return {.forward = scale * forward, .backward = scale * backward};
 }
@@ -92,13 +97,11 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// Transformer, V vocabulary.
 ///
 /// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in
-/// the forward, as much for the gradient of its input and as much for that of its weight; the
-/// attention core, causal at half, 4 S S Q / 2 a sequence in the forward (scores and their product
-/// with the values) and twice that in the backward, all of it in backward_input. The scores that
-/// fused attention computes a second time inside its backward kernel are counted nowhere: they are
-/// not model operations (MFU), so they belong to the rate that the kernel reaches. Recomputation is
-/// counted separately, in `recompute`: of decoder layers, and of the head where its loss is
-/// computed in chunks.
+/// the forward (of experts, of those that it passes), as much for the gradient of its input and as much for that of its weight;
+/// the attention core, causal at half, 4 S S Q / 2 a sequence in the forward (scores and their product with the values) and twice
+/// that in the backward, all of it in backward_input. The scores that fused attention computes a second time inside its backward
+/// kernel are counted nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
+/// Recomputation is counted separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
 ///
 /// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a
 /// stage that has only the head, where a second copy is held.
@@ -142,11 +145,12 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   }
 
   const auto tokens = static_cast<double>(batch.tokens());
-  const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
+  const double matrices = 2.0 * static_cast<double>(model.token_matrix_parameters()) * tokens;
   const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
-  const double of_matrix = 2.0 * static_cast<double>(model.hidden) * model.intermediate * tokens;
-  const double of_mlp = static_cast<double>(model.mlp_matrices()) * of_matrix;
+  const double of_matrix = 2.0 * static_cast<double>(model.hidden * model.token_width()) * tokens;
+  const double of_mlp =
+      static_cast<double>(model.mlp_matrices()) * of_matrix + 2.0 * static_cast<double>(model.hidden) * model.experts * tokens;
   double again = recompute == Recompute::full ? matrices + attention - (model.stops_early() ? of_matrix : 0) : 0;
   if (model.attention_again(recompute)) again += attention;
   if (model.parts_again(recompute).mlp) again += of_mlp;
@@ -242,6 +246,9 @@ inline constexpr TransformerOption transformer_options[] = {
     transformer_option<&Transformer::edges_count_as_layers>("edges_count_as_layers", 0, 1),
     transformer_option<&Transformer::narrow_gathers>("narrow_gathers", 0, 1),
     transformer_option<&Transformer::products>("products", 0, product_formats - 1),
+    transformer_option<&Transformer::experts>("experts", 0, Transformer::max_intermediate),
+    transformer_option<&Transformer::experts_per_token>("experts_per_token", 0, Transformer::max_intermediate),
+    transformer_option<&Transformer::shared_width>("shared_width", 0, Transformer::max_intermediate),
 };
 
 }  // namespace detail

@@ -251,7 +251,7 @@ inline TrainingBound training_bound(const Problem& problem) {
   // Causal attention averages half of the last token's: a token's work is at most the mean plus its
   // attention once more.
   const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.query_width());
-  double attention = of_layer / (of_layer + static_cast<double>(model.layer_matrix_parameters()));  // its part of the work
+  double attention = of_layer / (of_layer + static_cast<double>(model.token_matrix_parameters()));  // its part of the work
   std::vector<double> rate;              // [rank] batches a second, without updates
   std::vector<const DeviceSpec*> specs;  // of bound.devices: two may have one name
   double all = 0;

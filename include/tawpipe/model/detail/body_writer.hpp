@@ -51,13 +51,16 @@ class BodyWriter {
     key_ = static_cast<double>(model.key_width_of_rank(sharing.tensor));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
-    mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
-    mlp_out_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    const auto width = static_cast<double>(model.token_width());
+    mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * width / sharing.tensor;
+    mlp_out_ = 2 * tokens_ * hidden_ * width / sharing.tensor;
+    router_ = 2 * tokens_ * hidden_ * model.experts * sharing.context / sharing.token_parts();
+    routed_ = model.is_routed() ? tokens_ * element_ * (hidden_ + static_cast<double>(model.routed_copies())) : 0;
     again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
     rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
-    swiglu_ = inner(model.intermediate);
+    swiglu_ = inner(width);
     residual_ = tokens_ * element_ * hidden_ * sharing.context / sharing.token_parts();
     embedding_ = embedding_traffic(model, batch);
     head_ = head_traffic(model, batch);
@@ -175,14 +178,15 @@ class BodyWriter {
     compute_apart(flops / all, traffic / all, after);
     if (model_.is_torchtitan()) body_.back().pieces = all;
   }
+  /// Experts' products wait for all tokens: these are sorted by expert first.
+  bool mlp_overlaps() const { return overlaps() && !model_.is_routed(); }
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
-  bool gathers_overlap() const { return overlaps() && !model_.gathers_apart(); }
   /// A product of tokens, of which all tensor-parallel ranks have a part.
   /// @param again  gather another input at the same time, for the gradient of the weights. @return
   /// that gather; -1: none
-  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool again = false) {
+  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool overlap, bool again = false) {
     const std::int32_t before = last_compute();
-    if (!gathers_overlap()) {
+    if (!overlap || model_.gathers_apart()) {
       const std::int32_t gathered = gather(gradients, before, gathered_);
       const std::int32_t other = again ? gather(false, before, gathered_) : -1;
       const bool waits = other >= 0 && model_.is_torchtitan();
@@ -202,41 +206,43 @@ class BodyWriter {
     return again ? collective(Kind::all_gather, false, false, tokens_ * gathered_ * hidden_, before) : -1;
   }
   /// A product whose result is a sum over the tensor-parallel ranks, and that sum.
-  void summed_product(double flops) {
-    if (!overlaps()) {
-      compute(flops, 0);
+  void summed_product(double flops, double traffic, bool overlap) {
+    if (!overlap) {
+      compute(flops, traffic);
       sum(false);
       return;
     }
     const int all = pieces();
     for (int part = 0; part < all; ++part) {
-      piece(flops, 0, all, part == 0 ? last() : last_compute());
+      piece(flops, traffic, all, part == 0 ? last() : last_compute());
       collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / all, last());
       body_.back().pieces = all;
     }
   }
 
   bool gathers_again() const { return model_.gathers_again(recompute_); }
+  /// Experts keep their copies of the tokens.
+  bool gathers_mlp_again() const { return gathers_again() && !model_.is_routed(); }
 
   /// @param layer  to note where it begins; -1: it is computed again
   void forward_layer(std::int32_t layer = -1) {
     compute(0, 2 * residual_);
     if (layer >= 0) body_.back().layer = layer;
-    gathered_product(false, qkv_, rotary_);
+    gathered_product(false, qkv_, rotary_, overlaps());
     attention(false);
-    summed_product(out_);
-    compute(0, 5 * residual_);  // residual sum 3H, norm 2H
-    gathered_product(false, mlp_in_, 5 * swiglu_);
+    summed_product(out_, 0, overlaps());
+    compute(router_, 5 * residual_);  // residual sum 3H, norm 2H
+    gathered_product(false, mlp_in_, 5 * swiglu_ + routed_, mlp_overlaps());
     if (layer < 0 && model_.stops_early()) return;
-    summed_product(mlp_out_);
+    summed_product(mlp_out_, routed_, mlp_overlaps());
     compute(0, 3 * residual_);
   }
 
   void backward_layer(bool input, bool weight, std::int32_t layer) {
     if (!input) {
-      const std::int32_t feed_forward = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
+      const std::int32_t feed_forward = gathers_mlp_again() ? gather(false, last_compute(), gathered_) : -1;
       const std::int32_t attention = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
-      compute(mlp_in_ + mlp_out_, 0, {feed_forward});
+      compute(mlp_in_ + mlp_out_ + router_, 0, {feed_forward});
       compute(qkv_ + out_, 0, {attention});
       body_.back().layer = layer;
       return;
@@ -247,19 +253,20 @@ class BodyWriter {
     // Includes the norms that are computed again: 2H each.
     const double norm = (own || parts.layernorm ? 8 : 6) * residual_;
     if (parts.mlp) {
-      gathered_product(false, mlp_in_, 5 * swiglu_);
-      summed_product(mlp_out_);
+      compute(router_, 0);
+      gathered_product(false, mlp_in_, 5 * swiglu_ + routed_, mlp_overlaps());
+      summed_product(mlp_out_, routed_, mlp_overlaps());
       compute(0, 0);
     }
-    std::int32_t again = gathered_product(true, mlp_out_, 0, weight && gathers_again());
+    std::int32_t again = gathered_product(true, mlp_out_, routed_, mlp_overlaps(), weight && gathers_mlp_again());
     const bool products = own && model_.is_torchtitan();
     const bool function = own || (parts.activation && !parts.mlp);
-    compute(mlp_in_ + (products ? mlp_out_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3);
+    compute(mlp_in_ + (products ? mlp_out_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3 + routed_);
     std::int32_t summed = sum(true);
-    if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
-    compute(0, norm, {summed});
+    if (weight) compute(mlp_in_ + mlp_out_ + router_, 0, {again});
+    compute(router_, norm, {summed});
     const std::int32_t middle = last_compute();
-    again = gathered_product(true, out_, 0, weight && gathers_again());
+    again = gathered_product(true, out_, 0, overlaps(), weight && gathers_again());
     attention(true, middle);
     compute(qkv_ + (products ? again_attention_ : 0), rotary_ + 2 * branches / 3);
     summed = sum(true);
@@ -353,6 +360,8 @@ class BodyWriter {
   double out_ = 0;
   double mlp_in_ = 0;
   double mlp_out_ = 0;
+  double router_ = 0;
+  double routed_ = 0;  ///< bytes of tokens read and copied for experts, or the other way
   double attention_ = 0;
   /// of the products around it that torchtitan runs again; of the MLP's, as mlp_out_
   double again_attention_ = 0;
