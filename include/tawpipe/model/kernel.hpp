@@ -47,6 +47,17 @@ constexpr bool overlaps_collectives(ProductFormat format) {
   return format != ProductFormat::nvfp4 && format != ProductFormat::mxfp8;
 }
 
+/// How ranks share a stage's kernels.
+struct KernelSplit {
+  int tensor = 1;
+  int context = 1;
+  int expert = 1;              ///< ranks with sequences of their own
+  bool whole_experts = false;  ///< all of these ranks have experts of their own
+  bool sequence_parallel = true;
+
+  int ranks() const { return tensor * context * expert; }
+};
+
 /// When a kernel runs.
 enum class KernelPass : std::uint8_t { forward, recompute, backward_input, backward_weight };
 
@@ -75,6 +86,7 @@ struct Kernel {
   /// traffic of weights or of their gradients, which context-parallel ranks have whole
   bool of_weights = false;
   bool of_edge = false;           ///< of the embedding or the head, not of a layer
+  bool of_experts = false;        ///< of routed experts: a product of each, or their tokens' copies
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
   bool pytorch = false;           ///< attention by PyTorch's own kernel
   bool aligned = false;           ///< a product whose operands are padded to whole 16 bytes a row
@@ -84,15 +96,27 @@ struct Kernel {
   std::int64_t batch = 1;
   double bytes = 0;
 
-  /// One rank's part of it. Traffic of tokens is divided by context, and any by tensor where
-  /// by_tensor is n or, with sequence parallelism, m (ranks divide the tokens).
-  Kernel split(int tensor, int context, bool sequence_parallel = true) const {
+  /// One rank's part of it. Traffic of tokens is divided by context and expert, and any by tensor
+  /// where by_tensor is n or, with sequence parallelism, m (ranks divide the tokens). Sequences are
+  /// those of attention's batch, and otherwise tokens. With whole experts all ranks divide them, and
+  /// each expert has all of its tokens on one.
+  Kernel split(const KernelSplit& by) const {
     Kernel part = *this;
-    part.divide(by_tensor, tensor);
-    part.divide(by_context, context);
-    const bool whole = by_tensor == Dimension::none || (by_tensor == Dimension::m && !sequence_parallel);
-    part.bytes = bytes / (whole ? 1 : tensor) / (of_weights ? 1 : context);
+    if (of_experts && by.whole_experts) {
+      part.divide(Dimension::batch, by.ranks());
+      part.bytes = bytes / by.ranks();
+      return part;
+    }
+    const bool attends = kind == Kind::attention || kind == Kind::attention_backward || by_tensor == Dimension::batch;
+    part.divide(by_tensor, by.tensor);
+    part.divide(by_context, by.context);
+    part.divide(attends ? Dimension::batch : by_context, by.expert);
+    const bool whole = by_tensor == Dimension::none || (by_tensor == Dimension::m && !by.sequence_parallel);
+    part.bytes = bytes / (whole ? 1 : by.tensor) / (of_weights ? 1 : by.context * by.expert);
     return part;
+  }
+  Kernel split(int tensor, int context, bool sequence_parallel = true) const {
+    return split({.tensor = tensor, .context = context, .sequence_parallel = sequence_parallel});
   }
   /// Operations: a multiply-add counts as two, causal attention at half.
   double flops() const {

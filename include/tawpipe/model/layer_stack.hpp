@@ -53,6 +53,8 @@ struct LayerStack {
   bool lookup_waits_in_layer = false;
   bool edges_count_as_layers = false;  ///< when it is cut into stages, each edge counts as a layer
   ShardCopies shard_copies = ShardCopies::none;
+  /// of a layer's parameters, those of experts that ranks may have whole (Mesh::whole_experts)
+  ParameterRange experts = {};
   /// of each weight of a layer where ranks gather it; 0: as elsewhere
   std::int64_t gathered_bytes = 0;
   /// of a layer's keys, as large as its values: sent by context parallelism
@@ -75,7 +77,8 @@ struct LayerStack {
                             .layers = layers,
                             .layer = layer.parameters,
                             .last_edge = last_edge.parameters,
-                            .tied = tied},
+                            .tied = tied,
+                            .experts = experts},
                            names};
   }
   /// One of `sizes`; 0 if that name is missing.

@@ -3,6 +3,7 @@
 // Not: the tensors in them (model/parameters.hpp) nor where a rank keeps them (schedule/task.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -71,7 +72,8 @@ class ParameterBlocks {
     std::int32_t layers = 0;  ///< number of layers
     std::int64_t layer = 0;   ///< of each
     std::int64_t last_edge = 0;
-    bool tied = false;  ///< the first edge's parameters also serve the last edge
+    bool tied = false;            ///< the first edge's parameters also serve the last edge
+    ParameterRange experts = {};  ///< of a layer's, those of its experts
   };
 
   ParameterBlocks() = default;
@@ -109,6 +111,9 @@ class ParameterBlocks {
     return ranges;
   }
 
+  /// Of ranges, in their order, the parameters of experts; or all others. Complexity: O(layers).
+  std::vector<ParameterRange> part_of(std::span<const ParameterRange> ranges, bool experts) const;
+
   /// Its blocks in words: "layer.3", "embedding to layer.2", "part of layer.0".
   /// @pre 0 <= range.begin < range.end <= count()
   std::string name(const ParameterRange& range) const;
@@ -134,6 +139,29 @@ inline std::string ParameterBlocks::name(const ParameterRange& range) const {
   const bool ends = last.range.end == range.end;
   if (first.range == last.range) return concat(begins && ends ? "" : "part of ", first.name);
   return concat(begins ? "" : "part of ", first.name, " to ", ends ? "" : "part of ", last.name);
+}
+
+inline std::vector<ParameterRange> ParameterBlocks::part_of(std::span<const ParameterRange> ranges, bool experts) const {
+  std::vector<ParameterRange> part;
+  for (const ParameterRange& range : ranges) {
+    std::int64_t at = range.begin;
+    const auto to = [&](std::int64_t end, bool take) {
+      end = std::min(end, range.end);
+      if (at < end && take) append(part, {at, end});
+      at = std::max(at, end);
+    };
+    const std::int64_t begin = first_edge().end;
+    to(begin, !experts);
+    const std::int64_t last = last_edge().begin;
+    while (at < range.end && at < last) {
+      const std::int64_t layer = begin + (at - begin) / sizes_.layer * sizes_.layer;
+      to(layer + sizes_.experts.begin, !experts);
+      to(layer + sizes_.experts.end, experts);
+      to(layer + sizes_.layer, !experts);
+    }
+    to(range.end, !experts);
+  }
+  return part;
 }
 
 inline ParameterBlocks::Named ParameterBlocks::block_at(std::int64_t parameter) const {

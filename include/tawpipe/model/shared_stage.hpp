@@ -44,6 +44,11 @@ inline ContextExchange parse_context_exchange(std::string_view text) {
 struct Sharing {
   int tensor = 1;
   int context = 1;
+  int expert = 1;  ///< ranks that have sequences of their own of a microbatch
+  /// Each of all these ranks has whole experts, to which the tokens are sent: an all-to-all before
+  /// and one after them (Lepikhin et al. 2020, GShard, arXiv:2006.16668, section 3.2). False:
+  /// tensor-parallel ranks split the width of all experts, as that of an MLP.
+  bool whole_experts = false;
   /// Norms and residuals are split by tokens over the tensor-parallel ranks: an all-gather before
   /// and a reduce-scatter after each pair of products in place of one all-reduce (Korthikanti et
   /// al. 2022, arXiv:2205.05198, section 4.2).
@@ -64,9 +69,12 @@ struct Sharing {
   /// them out.
   bool copies = true;
 
-  int ranks() const { return tensor * context; }
+  int ranks() const { return tensor * context * expert; }
+  /// The number of parts of a microbatch's tokens.
+  int token_ranks() const { return context * expert; }
   /// The number of parts of norms, residuals and their saved activations.
-  int token_parts() const { return sequence_parallel ? tensor * context : context; }
+  int token_parts() const { return sequence_parallel ? ranks() : token_ranks(); }
+  KernelSplit kernels() const { return {tensor, context, expert, whole_experts, sequence_parallel}; }
   /// The number of parts in which keys and values circulate.
   int attention_blocks() const {
     return exchange == ContextExchange::ring ? context : exchange == ContextExchange::two_level ? context / inner : 1;
@@ -79,6 +87,13 @@ struct Sharing {
 /// One step of a stage's body: a computation of every rank that shares the stage, or a collective
 /// along an axis among those ranks.
 struct BodyStep {
+  /// The ranks of a collective.
+  enum class Axis : std::uint8_t {
+    tensor,
+    context,
+    all,  ///< all ranks that share the stage, tensor fastest, then context
+  };
+
   enum class Kind : std::uint8_t {
     compute,
     all_reduce,
@@ -89,10 +104,10 @@ struct BodyStep {
   };
 
   Kind kind = Kind::compute;
-  bool context = false;    ///< a collective's axis: context, otherwise tensor
-  bool gradients = false;  ///< a collective carries gradients of activations
-  Flops flops{};           ///< a computation's, of one rank
-  Bytes traffic{};         ///< a computation's memory-bound bytes, of one rank
+  Axis axis = Axis::tensor;  ///< a collective's
+  bool gradients = false;    ///< a collective carries gradients of activations
+  Flops flops{};             ///< a computation's, of one rank
+  Bytes traffic{};           ///< a computation's memory-bound bytes, of one rank
   /// An all_to_all is among this many neighbours of the axis, and a ring goes to the rank this many
   /// further on; 0: among all of the axis, and to the next.
   std::int32_t inner = 0;
@@ -112,6 +127,12 @@ struct BodyStep {
   bool is_compute() const { return kind == Kind::compute; }
 };
 
+inline constexpr int body_axes = 3;
+/// "tensor", "context" or "all".
+constexpr std::string_view name(BodyStep::Axis axis) {
+  constexpr std::string_view names[body_axes] = {"tensor", "context", "all"};
+  return names[static_cast<int>(axis)];
+}
 inline constexpr int body_step_kinds = 6;
 
 /// The kind's name in files.

@@ -189,7 +189,9 @@ struct Transformer {
   /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
   /// 3H(EI + S) + HE.
   std::int64_t layer_matrix_parameters() const { return matrix_parameters(mlp_width()); }
-  /// Of them, those that one token passes: with experts 3H(kI + S) + HE in place of all.
+  /// Of them, those that are not of experts with a router before them.
+  std::int64_t dense_matrix_parameters() const { return matrix_parameters(is_routed() ? shared_width : intermediate); }
+  /// Of all, those that one token passes: with experts 3H(kI + S) + HE in place of all.
   std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }

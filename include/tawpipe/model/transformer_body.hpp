@@ -33,7 +33,7 @@ inline void add_token_copies(StageWork& work, const Transformer& model, const Ba
                              const Sharing& sharing) {
   if (!model.is_torchtitan() || sharing.tensor == 1 || !sharing.sequence_parallel) return;
   if (!sharing.copies || work.kernels.empty()) return;
-  const double stream = static_cast<double>(batch.tokens()) / sharing.context * model.hidden;  // numbers
+  const double stream = static_cast<double>(batch.tokens()) / sharing.token_ranks() * model.hidden;  // numbers
   const double element = static_cast<double>(size_bytes(model.dtype));
   const double copy = batch.microbatch_size > 1 ? 2 * element * stream : 0;
   const double input = model.gathers_narrow_inputs() ? copy / element : copy;
@@ -63,7 +63,7 @@ inline void add_token_copies(StageWork& work, const Transformer& model, const Ba
 inline void add_transposes(StageWork& work, const Transformer& model, const Batch& batch, const Sharing& sharing) {
   if (model.is_torchtitan() || model.products != ProductFormat::fp8) return;
   if (sharing.tensor == 1 || !sharing.sequence_parallel || work.kernels.empty() || work.layers == 0) return;
-  const double stream = static_cast<double>(batch.tokens()) / sharing.context * model.hidden;
+  const double stream = static_cast<double>(batch.tokens()) / sharing.token_ranks() * model.hidden;
   work.kernels.push_back({.kind = Kernel::Kind::traffic,
                           .pass = KernelPass::backward_weight,
                           .count = work.layers,
@@ -83,7 +83,7 @@ inline void add_transposes(StageWork& work, const Transformer& model, const Batc
 inline void add_block_copies(StageWork& work, const Transformer& model, const Batch& batch, const Sharing& sharing) {
   const int others = sharing.attention_blocks() - 1;
   if (others == 0) return;
-  const double of_width = static_cast<double>(batch.tokens() * size_bytes(model.dtype)) / sharing.context;
+  const double of_width = static_cast<double>(batch.tokens() * size_bytes(model.dtype)) / sharing.token_ranks();
   const double queries = of_width * static_cast<double>(model.query_width()) / sharing.tensor;
   const double keys = of_width * static_cast<double>(model.key_width_of_rank(sharing.tensor));
   for (std::size_t k = work.kernels.size(); k-- > 0;) {
@@ -108,7 +108,7 @@ inline void add_routed_copies(StageWork& work, const Transformer& model, const B
   const auto element = static_cast<double>(size_bytes(model.dtype));
   const double input = is_narrow(model.products) ? bytes_of(model.products) : element;
   const double numbers =
-      static_cast<double>(batch.tokens() / sharing.context * model.routed_copies()) * (sharing.tensor - 1) / sharing.tensor;
+      static_cast<double>(batch.tokens() / sharing.token_ranks() * model.routed_copies()) * (sharing.tensor - 1) / sharing.tensor;
   const Bytes copies{static_cast<std::int64_t>(numbers * input)};
   const bool again = recompute == Recompute::full || model.parts_again(recompute).mlp;
   work.saved += copies * (again ? work.layers - work.recomputed : work.layers);
@@ -118,6 +118,18 @@ inline void add_routed_copies(StageWork& work, const Transformer& model, const B
     work.stash += copies * work.recomputed;
   }
   work.backward_workspace += Bytes{static_cast<std::int64_t>(numbers * element)};
+}
+
+inline void check_experts(const Transformer& model, const Sharing& sharing) {
+  if (!model.is_routed()) throw InputError(concat("expert parallelism: model ", quote(model.name), " has no experts"));
+  if (model.experts % sharing.ranks() != 0) {
+    throw InputError(concat("expert parallelism among ", sharing.ranks(), " ranks: they do not divide the ", model.experts,
+                            " experts equally; choose a divisor"));
+  }
+  if (sharing.tensor > 1 && !sharing.sequence_parallel) {
+    throw InputError(
+        "expert parallelism with tensor parallelism needs sequence parallelism, so that each rank sends its own tokens");
+  }
 }
 
 /// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
@@ -149,7 +161,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   }
   if (sharing.tensor > 1 && sharing.sequence_parallel && !model.gathers_again(recompute)) {  // both inputs, whole
     const double number = model.gathers_narrow_inputs() ? bytes_of(model.products) : static_cast<double>(element);
-    const double whole = 2 * static_cast<double>(batch.tokens() / sharing.context * model.hidden) * number;
+    const double whole = 2 * static_cast<double>(batch.tokens() / sharing.token_ranks() * model.hidden) * number;
     const Bytes others{static_cast<std::int64_t>(whole * (sharing.tensor - 1) / sharing.tensor)};
     work.saved += others * (work.layers - whole_again);
     if (whole_again > 0) work.backward_workspace += others;
@@ -158,20 +170,23 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   cut(work.backward_workspace, (4 - kept + 1) * stream);
   if (work.layers > 0) {
     const bool gathers_tokens = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
-    const Bytes gathered{gathers_tokens ? part(stream, sharing.context) : 0};
+    const Bytes gathered{gathers_tokens ? part(stream, sharing.token_ranks()) : 0};
     const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;
-    const Bytes keys{gathers ? 2 * batch.tokens() * element * model.key_width_of_rank(sharing.tensor) : 0};
+    const Bytes keys{gathers ? part(2 * batch.tokens() * element * model.key_width_of_rank(sharing.tensor), sharing.expert) : 0};
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }
-  if (model.is_routed() && sharing.tensor > 1 && work.layers > 0) add_routed_copies(work, model, batch, recompute, sharing);
-  work.parameters = part(work.parameters, sharing.tensor);
+  const bool splits_experts = model.is_routed() && sharing.tensor > 1 && !sharing.whole_experts;
+  if (splits_experts && work.layers > 0) add_routed_copies(work, model, batch, recompute, sharing);
+  const std::int64_t experts =
+      sharing.whole_experts ? work.layers * (model.layer_matrix_parameters() - model.dense_matrix_parameters()) : 0;
+  work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
   work.edge_parameters = part(work.edge_parameters, sharing.tensor);
   for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), both)};
   for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight}) {
     *flops = *flops / static_cast<double>(both);
   }
-  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.tensor, sharing.context, sharing.sequence_parallel);
+  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
   add_token_copies(work, model, batch, recompute, sharing);
   add_transposes(work, model, batch, sharing);
   add_block_copies(work, model, batch, sharing);
@@ -182,7 +197,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 
 /// One rank's part of each stage, with the bodies of its passes.
 /// @throws InputError  if all-to-all has more ranks than there are key and value heads, or two
-/// levels do not divide the context ranks.
+/// levels do not divide the context ranks; or if whole experts cannot be divided among all ranks, or
+/// tensor-parallel ranks have the same tokens, without sequence parallelism.
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {
@@ -198,6 +214,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
                             " key-value heads are not divisible by ", swapped,
                             two_level ? "; exchange among fewer" : "; use all-gather or ring"));
   }
+  if (sharing.whole_experts) detail::check_experts(model, sharing);
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {

@@ -278,6 +278,11 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
                        : model.code == LayerCode::composer ? ShardCopies::flat_parameter
                                                            : ShardCopies::none;
   if (model.narrow_gathers) stack.gathered_bytes = 1;
+  if (model.is_routed()) {
+    const std::int64_t each = model.mlp_matrices() * model.hidden;
+    const std::int64_t end = model.layer_matrix_parameters() - each * model.shared_width;
+    stack.experts = {end - each * model.experts * model.intermediate, end};
+  }
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;
   stack.utilization = model.utilization;

@@ -62,9 +62,12 @@ TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, 
 
 #if TAWPIPE_BODIES
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/detail/composed_copies.hpp"
 #include "tawpipe/schedule/detail/state_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -89,10 +92,12 @@ class Composer {
         with_{with},
         copies_{logical, mesh, kept},
         builder_{logical.name(), whole, mesh.ranks(), logical.lanes()},
-        states_{logical, builder_, copies_, pieces_, mesh.tensor, travel(mesh, with)} {
+        states_{logical, builder_, copies_, pieces_, travel(mesh, with)} {
+    if (mesh.whole_experts) check_experts();
     for (const auto& [key, value] : logical.options()) builder_.option(key, value);
     builder_.option("tensor", std::to_string(mesh.tensor));
     builder_.option("context", std::to_string(mesh.context));
+    if (mesh.whole_experts) builder_.option("experts", std::to_string(mesh.expert_parts()));
     builder_.option("data", std::to_string(mesh.data));
     std::vector<StageWork> stages{logical.stages().begin(), logical.stages().end()};
     for (const StageWork& stage : stages) largest_ = std::max(largest_, stage.workspace());
@@ -160,7 +165,13 @@ class Composer {
                          &stage.forward_traffic, &stage.backward_traffic}) {
       *bytes = Bytes{part(bytes->value(), both)};
     }
-    for (Kernel& kernel : stage.kernels) kernel = kernel.split(mesh_.tensor, mesh_.context, with_.sequence_parallel);
+    for (Kernel& kernel : stage.kernels) {
+      kernel = kernel.split({.tensor = mesh_.tensor,
+                             .context = mesh_.context,
+                             .expert = mesh_.expert,
+                             .whole_experts = mesh_.whole_experts,
+                             .sequence_parallel = with_.sequence_parallel});
+    }
     for (Flops* flops : {&stage.forward, &stage.recompute, &stage.backward_input, &stage.backward_weight}) {
       *flops = *flops / static_cast<double>(both);
     }
@@ -176,7 +187,7 @@ class Composer {
   }
   Bytes part_of(const Buffer& buffer) const {
     const ContentKind kind = buffer.content.kind();
-    if (is_of_parameters(kind)) return Bytes{part(buffer.bytes.value(), mesh_.tensor)};
+    if (is_of_parameters(kind)) return states_.part(buffer.bytes, buffer.content.parameters());
     const bool any = buffer.content.stage() == none<StageId>;
     if (kind == ContentKind::workspace && any) return token_part(buffer.bytes, largest_, builder_.largest_workspace());
     const StageId stage = any ? StageId{0} : buffer.content.stage();
@@ -187,10 +198,36 @@ class Composer {
     if (kind == ContentKind::stash) return token_part(buffer.bytes, whole.stash, own.stash);
     return token_part(buffer.bytes, whole.boundary, own.boundary);
   }
-  Messages part_of(const Task& task) const {
-    if (!is_of_tokens(task.payload)) return Bytes{part(task.bytes.value(), mesh_.tensor)};
+  Messages part_of(TaskId id, const Task& task) const {
+    if (!is_of_tokens(task.payload)) return states_.part(Bytes{task.bytes.value()}, parameters_of(id));
     const std::size_t stage = task.stage == none<StageId> ? 0 : index(task.stage);
     return token_part(task.bytes, logical_.stages()[stage].boundary, builder_.stages()[stage].boundary);
+  }
+
+  /// The parameters whose states a task updates; none for others.
+  PiecesId parameters_of(TaskId task) const {
+    if (logical_.task(task).op != Op::update) return none<PiecesId>;
+    const auto uses = logical_.uses(task);
+    const auto states = std::find_if(uses.begin(), uses.end(), [&](const Use& use) {
+      return logical_.buffer(use.buffer).content.kind() == ContentKind::optimizer_state;
+    });
+    return states == uses.end() ? none<PiecesId> : logical_.buffer(states->buffer).content.parameters();
+  }
+
+  /// Experts must stay where they are.
+  void check_experts() const {
+    if (with_.sharding > StateSharding::optimizer)
+      throw InputError(concat("with expert parallelism ranks share optimizer states only, not ", name(with_.sharding)));
+    const ParameterBlocks blocks = logical_.workload().model().blocks();
+    const auto has_experts = [&](PiecesId set) { return !blocks.part_of(logical_.pieces(set), true).empty(); };
+    for (const Task& task : logical_.tasks()) {
+      if (!(is_point_to_point(task.op) || is_collective(task.op)) || is_of_tokens(task.payload)) continue;
+      const auto sets = task.split == none<SplitId> ? std::span<const PiecesId>{} : logical_.split(task.split);
+      if (task.split != none<SplitId> && std::none_of(sets.begin(), sets.end(), has_experts)) continue;
+      throw InputError(concat("schedule ", quote(logical_.name()),
+                              " moves weights or their gradients itself; expert parallelism needs one whose ranks keep their "
+                              "weights, such as 1f1b, interleaved, zb-h1 or ddp"));
+    }
   }
 
   void add_sets() {
@@ -237,7 +274,7 @@ class Composer {
 
   void add_copy(TaskId logical_id, int copy) {
     Task task = logical_.task(logical_id);
-    task.bytes = states_.updated_bytes(logical_id, part_of(task));
+    task.bytes = states_.updated_bytes(logical_id, part_of(logical_id, task));
     task.split = is_all_pairs(task.op) ? pair_sizes(task) : split(task.split);
     if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
     after_.clear();

@@ -55,6 +55,19 @@ inline StageWork work_of_step(StageWork work, const BodyStep& step, const BodyTo
   return work;
 }
 
+/// The ranks of a collective step, of which one is at `place`.
+inline std::vector<Rank> body_group(const Mesh& mesh, const MeshPlace& place, BodyStep::Axis axis) {
+  switch (axis) {
+    case BodyStep::Axis::tensor:
+      return mesh.group(place, {MeshAxis::tensor});
+    case BodyStep::Axis::context:
+      return mesh.group(place, {MeshAxis::context});
+    case BodyStep::Axis::all:
+      break;
+  }
+  return mesh.group(place, {MeshAxis::tensor, MeshAxis::context, MeshAxis::expert});
+}
+
 /// The operation of a collective step.
 inline Op op_of(BodyStep::Kind kind) {
   switch (kind) {
@@ -140,6 +153,7 @@ class BodyExpander {
     builder_.bodies({});  // written out
     if (mesh_.tensor > 1) lanes_[0] = builder_.lane("tensor_parallel");
     if (mesh_.context > 1) lanes_[1] = builder_.lane("context_parallel");
+    if (mesh_.whole_experts && mesh_.shared() > 1) lanes_[2] = builder_.lane("expert_parallel");
     std::vector<char> written(static_cast<std::size_t>(schedule.ranks()), 0);
     for (const Task& task : parts.tasks) {
       if (is_compute(task.op)) written[index(task.rank)] = 1;
@@ -255,40 +269,45 @@ class BodyExpander {
 
   /// A step's collectives, one for each group along its axis that has a copy.
   void add_collectives(const BodyStep& step, std::size_t s, std::size_t begin, std::size_t copies) {
-    const MeshAxis axis = step.context ? MeshAxis::context : MeshAxis::tensor;
     for (std::size_t first = 0; first < copies; ++first) {
       if (added_[s * copies + first] != none<TaskId>) continue;
       const Task& original = from_.tasks()[begin + first];
-      MeshPlace place = mesh_.place(original.rank);
-      const GroupId group = group_of(place, axis);
+      const MeshPlace place = first_of(mesh_.place(original.rank), step.axis);
+      const GroupId group = group_of(place, step.axis);
       Task task{.op = op_of(step.kind),
                 .payload = step.gradients ? Payload::activation_gradients : Payload::activations,
-                .lane = lanes_[step.context ? 1 : 0],
+                .lane = lanes_[static_cast<int>(step.axis)],
                 .group = group,
                 .stage = original.stage,
                 .microbatch = original.microbatch,
                 .bytes = step.bytes};
-      if (has_pairs(step)) task.split = sizes_of(step, mesh_.size(axis));
+      if (has_pairs(step)) task.split = sizes_of(step, size_of(step.axis));
       std::vector<std::size_t> members;
       after_.clear();
       for (std::size_t copy = first; copy < copies; ++copy) {
-        MeshPlace other = mesh_.place(from_.tasks()[begin + copy].rank);
-        other[axis] = place[axis];
-        if (!(other == place)) continue;
+        if (!(first_of(mesh_.place(from_.tasks()[begin + copy].rank), step.axis) == place)) continue;
         members.push_back(copy);
         wait_for(step, copy, copies);
       }
-      place[axis] = 0;
       task.rank = mesh_.rank(place);
       const TaskId added = builder_.add(task, std::span<const Use>{}, after_);
       for (const std::size_t copy : members) added_[s * copies + copy] = added;
     }
   }
 
-  GroupId group_of(MeshPlace place, MeshAxis axis) {
-    place[axis] = 0;
-    const auto [at, added] = groups_.try_emplace({axis, mesh_.rank(place)}, none<GroupId>);
-    if (added) at->second = builder_.group(mesh_.group(place, {axis}));
+  /// The first rank of a collective's group along an axis.
+  static MeshPlace first_of(MeshPlace place, BodyStep::Axis axis) {
+    if (axis != BodyStep::Axis::context) place.tensor = 0;
+    if (axis != BodyStep::Axis::tensor) place.context = 0;
+    if (axis == BodyStep::Axis::all) place.expert = 0;
+    return place;
+  }
+  int size_of(BodyStep::Axis axis) const {
+    return axis == BodyStep::Axis::tensor ? mesh_.tensor : axis == BodyStep::Axis::context ? mesh_.context : mesh_.shared();
+  }
+  GroupId group_of(const MeshPlace& first, BodyStep::Axis axis) {
+    const auto [at, added] = groups_.try_emplace({axis, mesh_.rank(first)}, none<GroupId>);
+    if (added) at->second = builder_.group(body_group(mesh_, first, axis));
     return at->second;
   }
 
@@ -324,8 +343,8 @@ class BodyExpander {
   Mesh mesh_;
   ScheduleBuilder builder_;
   BucketCuts buckets_;
-  LaneId lanes_[2] = {};  ///< of tensor and context collectives
-  std::map<std::pair<MeshAxis, Rank>, GroupId> groups_;
+  LaneId lanes_[body_axes] = {};  ///< of each axis's collectives
+  std::map<std::pair<BodyStep::Axis, Rank>, GroupId> groups_;
   std::map<std::tuple<BodyStep::Kind, std::int32_t, int, Bytes>, SplitId> sizes_;
   std::map<std::tuple<Op, StageId, std::vector<std::int32_t>>, std::vector<SplitId>>
       numbers_;                ///< of a body, or a cut computation

@@ -1,5 +1,5 @@
-// A composed schedule folded: one tensor-parallel rank, context part or replica stands for all
-// those of its axis, which do the same at the same time.
+// A composed schedule folded: one tensor-parallel rank, context or expert part or replica stands for
+// all those of its axis, which do the same at the same time.
 // Not: whether they do so on a given cluster (cost/folded_cost.hpp).
 #pragma once
 
@@ -21,10 +21,11 @@ struct FoldAxes {
   bool tensor = false;
   bool context = false;
   bool data = false;
+  bool expert = false;
 
   /// Devices that each simulated one stands for.
   int factor(const Mesh& mesh) const {
-    return (tensor ? mesh.tensor : 1) * (context ? mesh.context : 1) * (data ? mesh.data : 1);
+    return (tensor ? mesh.tensor : 1) * (context ? mesh.context : 1) * (expert ? mesh.expert : 1) * (data ? mesh.data : 1);
   }
 };
 
@@ -124,14 +125,18 @@ class Census {
     bool tensor = axes_.tensor;
     bool context = axes_.context;
     bool data = axes_.data;
+    bool expert = axes_.expert;
     for (const MeshPlace& end : ends) {
       tensor = tensor && end.tensor == ends[0].tensor;
       context = context && end.context == ends[0].context;
       data = data && end.data == ends[0].data;
+      expert = expert && end.expert == ends[0].expert;
     }
     for (int d = 0; d < (data ? mesh_.data : 1); ++d) {
-      for (int c = 0; c < (context ? mesh_.context : 1); ++c) {
-        for (int t = 0; t < (tensor ? mesh_.tensor : 1); ++t) add_image(task, ends, {t, c, 0, d});
+      for (int x = 0; x < (expert ? mesh_.expert : 1); ++x) {
+        for (int c = 0; c < (context ? mesh_.context : 1); ++c) {
+          for (int t = 0; t < (tensor ? mesh_.tensor : 1); ++t) add_image(task, ends, {t, c, 0, d, x});
+        }
       }
     }
   }
@@ -149,7 +154,8 @@ class Census {
   }
 
   Rank moved(const MeshPlace& place, const MeshPlace& by) const {
-    return mesh_.rank({place.tensor + by.tensor, place.context + by.context, place.pipeline, place.data + by.data});
+    return mesh_.rank(
+        {place.tensor + by.tensor, place.context + by.context, place.pipeline, place.data + by.data, place.expert + by.expert});
   }
 
   const Schedule& folded_;
@@ -170,6 +176,7 @@ TAWPIPE_INLINE Schedule compose_kept(const Schedule& logical, const Workload& wh
   if (axes.tensor) kept.tensor = 1;
   if (axes.context) kept.context = 1;
   if (axes.data) kept.data = 1;
+  if (axes.expert) kept.expert = 1;
   return detail::Composer{logical, whole, mesh, with, kept}.build();
 }
 
@@ -181,6 +188,7 @@ TAWPIPE_INLINE FoldedSchedule fold_kept(Schedule kept, const Workload& whole, co
     if (axes.tensor) place.tensor = 0;
     if (axes.context) place.context = 0;
     if (axes.data) place.data = 0;
+    if (axes.expert) place.expert = 0;
     same_as.push_back(mesh.rank(place));
   }
   FoldedSchedule folded{std::move(kept), std::move(same_as), axes.factor(mesh), Schedule{whole, {}}, {}, {}};

@@ -22,7 +22,7 @@ namespace tawpipe::inline v0 {
 enum class MeshAxis : std::uint8_t {
   tensor,    ///< ranks that split every matrix product
   context,   ///< ranks that split the sequence
-  expert,    ///< ranks that split the experts of a layer
+  expert,    ///< ranks that split a microbatch's sequences and, with the others, the experts
   pipeline,  ///< the schedule's own ranks
   data,      ///< replicas, each with a part of the batch
 };
@@ -103,6 +103,9 @@ struct Mesh {
   /// Nearest first: the first axis's ranks lie next to each other. An axis of one rank need not be
   /// named.
   std::vector<MeshAxis> order = {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data};
+  /// Each rank that shares a layer has whole experts of its own, which the ranks' tokens travel to;
+  /// false: tensor-parallel ranks split the width of all experts.
+  bool whole_experts = false;
 
   /// [axis] its size
   using Sizes = std::array<int, mesh_axes>;
@@ -118,6 +121,10 @@ struct Mesh {
   int size(MeshAxis axis) const { return sizes()[static_cast<std::size_t>(axis)]; }
   /// The ranks that share one rank of the schedule.
   int shared() const { return tensor * context * expert; }
+  /// The ranks among which the tokens of a microbatch are divided.
+  int token_ranks() const { return context * expert; }
+  /// The number of parts of the experts' parameters.
+  int expert_parts() const { return whole_experts ? shared() : tensor; }
   /// The ranks that do the work of one rank of the schedule.
   int copies() const { return shared() * data; }
   /// Whether it has only the schedule's own ranks.
@@ -125,22 +132,29 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 
   /// The mesh on that many ranks: `pipeline` is what the others leave.
-  /// @throws InputError  if the ranks cannot be divided that way, experts are shared out, or the
-  /// order lacks an axis or has one twice.
+  /// An expert axis that the order does not name lies after the context axis.
+  /// @throws InputError  if the ranks cannot be divided that way, there is an expert axis without
+  /// whole experts, or the order lacks an axis or has one twice.
   Mesh over(int ranks) const {
-    if (tensor < 1 || context < 1 || data < 1) throw InputError("tensor, context and data parallelism must be 1 or more");
-    if (expert != 1) throw InputError(concat("experts cannot be shared out yet: expert parallelism must be 1, not ", expert));
+    if (tensor < 1 || context < 1 || data < 1 || expert < 1)
+      throw InputError("tensor, context, expert and data parallelism must be 1 or more");
+    if (expert > 1 && !whole_experts) throw InputError("an expert axis needs whole experts on each rank");
     std::int64_t product = 1;  // saturates: each factor is below 2^31
-    for (const int size : {tensor, context, data}) product = product > ranks ? product : product * size;
+    for (const int size : {tensor, context, expert, data}) product = product > ranks ? product : product * size;
     if (product > ranks || ranks % product != 0) {
-      throw InputError(concat("tensor ", tensor, " x context ", context, " x data ", data, " = ",
-                              std::int64_t{tensor} * context * data, " does not divide the cluster's ", ranks, " devices"));
+      throw InputError(concat("tensor ", tensor, " x context ", context, expert > 1 ? concat(" x expert ", expert) : "",
+                              " x data ", data, " = ", std::int64_t{tensor} * context * expert * data,
+                              " does not divide the cluster's ", ranks, " devices"));
     }
     Mesh mesh = *this;
     mesh.pipeline = ranks / static_cast<int>(product);
+    if (expert > 1 && std::find(order.begin(), order.end(), MeshAxis::expert) == order.end()) {
+      const auto after = std::find(mesh.order.begin(), mesh.order.end(), MeshAxis::context);
+      mesh.order.insert(after == mesh.order.end() ? after : after + 1, MeshAxis::expert);
+    }
     for (int a = 0; a < mesh_axes; ++a) {
       const auto axis = static_cast<MeshAxis>(a);
-      const auto times = std::count(order.begin(), order.end(), axis);
+      const auto times = std::count(mesh.order.begin(), mesh.order.end(), axis);
       if (times == 1 || (times == 0 && axis == MeshAxis::expert)) continue;
       throw InputError(concat("layout ", quote(mesh_order_text(order)),
                               " must name tensor (t), context (c), schedule (s) and data (d) once each, nearest first, such as "

@@ -237,6 +237,8 @@ class LayoutBounds {
       parts.bodies = share_stages(model, batch, layout.recompute, parts.stages,
                                   {.tensor = layout.mesh.tensor,
                                    .context = layout.mesh.context,
+                                   .expert = layout.mesh.expert,
+                                   .whole_experts = layout.mesh.whole_experts,
                                    .sequence_parallel = problem.sequence_parallel,
                                    .exchange = exchange_of(layout),
                                    .inner = inner_of(layout),

@@ -59,7 +59,7 @@ struct DistinctSteps {
 
  private:
   static bool alike(const BodyStep& a, const BodyStep& b) {
-    return a.kind == b.kind && a.context == b.context && a.inner == b.inner && a.pieces == b.pieces && a.flops == b.flops &&
+    return a.kind == b.kind && a.axis == b.axis && a.inner == b.inner && a.pieces == b.pieces && a.flops == b.flops &&
            a.traffic == b.traffic && a.bytes == b.bytes;
   }
 };
@@ -177,8 +177,8 @@ class LeastTimes {
   /// take no time. Steps of which each layer has equal ones are computed once.
   std::int64_t longest_path(const StageBody& body, const Task& task, bool collectives = true) const {
     const MeshPlace place = mesh_.place(task.rank);
-    const std::array<std::vector<Rank>, 2> members{mesh_.group(place, {MeshAxis::tensor}),
-                                                   mesh_.group(place, {MeshAxis::context})};
+    std::array<std::vector<Rank>, body_axes> members;
+    for (std::size_t a = 0; a < members.size(); ++a) members[a] = body_group(mesh_, place, static_cast<BodyStep::Axis>(a));
     Schedule::Parts parts;  // one task for each distinct step
     parts.ranks = schedule_.ranks();
     parts.mesh = mesh_;
@@ -203,8 +203,9 @@ class LeastTimes {
         one.split = id<SplitId>(parts.steps.size());
         parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));
       } else {
-        const std::vector<Rank>& group = members[step.context ? 1 : 0];
-        one = {.op = op_of(step.kind), .rank = group[0], .group = GroupId{step.context ? 1 : 0}, .bytes = step.bytes};
+        const auto axis = static_cast<std::size_t>(step.axis);
+        const std::vector<Rank>& group = members[axis];
+        one = {.op = op_of(step.kind), .rank = group[0], .group = id<GroupId>(axis), .bytes = step.bytes};
         if (has_pairs(step)) {
           const std::vector<Bytes> sizes = pairs_of(step, static_cast<int>(group.size()));
           one.split = id<SplitId>(pairs_end.size() - 1);
@@ -223,10 +224,10 @@ class LeastTimes {
       times.push_back(is_compute(one.op) ? cost_.compute_time(steps, id<TaskId>(t), cluster_).value() : alone());
     }
     std::vector<std::int64_t> end(body.size(), 0);
-    std::array<std::int64_t, 3> lane{};  // computations, tensor and context collectives each follow one another
+    std::array<std::int64_t, 1 + body_axes> lane{};  // computations, and collectives of each axis, follow one another
     for (std::size_t s = 0; s < body.size(); ++s) {
       const BodyStep& step = body[s];
-      std::int64_t& before = lane[step.is_compute() ? 0U : step.context ? 2U : 1U];
+      std::int64_t& before = lane[step.is_compute() ? 0U : 1U + static_cast<unsigned>(step.axis)];
       std::int64_t start = before;
       for (const std::int32_t earlier : step.after) {
         if (earlier >= 0) start = std::max(start, end[static_cast<std::size_t>(earlier)]);

@@ -131,6 +131,8 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
 inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_activations) {
   return {.tensor = mesh.tensor,
           .context = mesh.context,
+          .expert = mesh.expert,
+          .whole_experts = mesh.whole_experts,
           .sequence_parallel = problem.sequence_parallel,
           .exchange = problem.context_exchange,
           .inner = problem.context_exchange == ContextExchange::two_level ? context_inner_of(problem, mesh) : 1,
@@ -305,7 +307,7 @@ TAWPIPE_INLINE Predictor::Built Predictor::build_kept(const ScheduleChoice& choi
   const Work& work = works_.front();
   Built built{build(choice, work), std::nullopt};
   if (!mesh_.is_plain())
-    built.kept = compose_kept(built.logical, work.whole, mesh_, composition(built.logical), {true, true, true});
+    built.kept = compose_kept(built.logical, work.whole, mesh_, composition(built.logical), {true, true, true, true});
   return built;
 }
 

@@ -77,7 +77,8 @@ struct Problem {
   std::int64_t sequence = 0;      ///< tokens
   std::int64_t global_batch = 0;  ///< sequences; with microbatches == 0
   std::int64_t microbatches = 0;  ///< instead of the global batch
-  /// to choose from, ascending; empty: candidate_sizes()
+  /// to choose from, ascending; empty: candidate_sizes(). With an expert axis of n ranks a
+  /// microbatch has n times as many sequences: each of these ranks has its own.
   std::vector<std::int64_t> microbatch_sizes = {};
   std::vector<ScheduleChoice> schedules = {};  ///< to choose from
   Cost cost = KernelCost{};
@@ -86,7 +87,7 @@ struct Problem {
   std::vector<Recompute> recomputes = {};
   Offload offload = {};     ///< to host memory (schedule/offload.hpp)
   StageCut stage_cut = {};  ///< balanced: by `cost` (Predictor)
-  /// tensor, context and data parallelism around the schedule
+  /// tensor, context, expert and data parallelism around the schedule
   Mesh mesh = {};
   /// tensor-parallel ranks split norms and residuals by tokens (Sharing)
   bool sequence_parallel = true;
@@ -131,7 +132,8 @@ struct Problem {
     }
     const int devices = cluster.ranks() / mesh.copies();
     if (!has_model()) return Workload::abstract(devices, count / replicas);
-    const Batch batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size};
+    const std::int64_t together = size * mesh.expert;
+    const Batch batch{.sequence = sequence, .microbatch_size = together, .global_batch = count / replicas * together};
     Workload work = model ? Workload{*model, batch, recompute} : Workload{stack->times(size), batch, recompute_of_stack()};
     work.over_devices(devices).parameter_bytes(parameter_bytes).cut_by(stage_cut);
     return work;
@@ -139,7 +141,7 @@ struct Problem {
 
   /// Of one microbatch: with more than Batch::max_tokens no device holds even its logits.
   std::int64_t most_sequences() const {
-    return std::max<std::int64_t>(1, Batch::max_tokens / std::max<std::int64_t>(1, sequence));
+    return std::max<std::int64_t>(1, Batch::max_tokens / std::max<std::int64_t>(1, sequence * mesh.expert));
   }
 
   /// The microbatch sizes to try: those given, or the divisors of the global batch that give all
@@ -148,9 +150,11 @@ struct Problem {
     if (!microbatch_sizes.empty()) return microbatch_sizes;
     if (microbatches > 0 || !has_model()) return {1};
     std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size <= std::min(most_sequences(), global_batch); ++size) {
-      if (global_batch % size == 0 && (size == 1 || global_batch / size % mesh.data == 0)) sizes.push_back(size);
+    const std::int64_t batch = global_batch / mesh.expert;  // of each expert-parallel rank
+    for (std::int64_t size = 1; size <= std::min(most_sequences(), batch); ++size) {
+      if (batch % size == 0 && (size == 1 || batch / size % mesh.data == 0)) sizes.push_back(size);
     }
+    if (sizes.empty()) sizes.push_back(1);  // refused by workload()
     return sizes;
   }
 
@@ -159,6 +163,10 @@ struct Problem {
     noise.check();
     mesh.over(cluster.ranks());
     if (stack) check_stack();
+    if (mesh.whole_experts && !(model && model->is_routed()))
+      throw InputError(concat("expert parallelism: ",
+                              model ? concat("model ", quote(model->name), " has no experts") : "there is no model with experts",
+                              "; leave it out"));
     if (has_model() && global_batch < 1 && microbatches < 1)
       throw InputError("the problem has neither a global batch nor microbatches");
     const std::int64_t size = candidate_sizes().front();
@@ -186,7 +194,12 @@ struct Problem {
   }
 
   std::int64_t microbatches_of(std::int64_t size) const {
-    return microbatches > 0 || !has_model() ? microbatches : Batch{sequence, size, global_batch}.microbatches();
+    if (microbatches > 0 || !has_model()) return microbatches;
+    if (global_batch % mesh.expert != 0) {
+      throw InputError(concat("a global batch of ", global_batch, " sequences cannot be shared equally by ", mesh.expert,
+                              " expert-parallel ranks; choose a multiple of ", mesh.expert));
+    }
+    return Batch{sequence, size, global_batch / mesh.expert}.microbatches();
   }
 };
 

@@ -29,9 +29,10 @@ struct FoldedSimulation {
 /// The ways to fold a layout, largest folds first.
 inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
   std::vector<FoldAxes> choices;
-  for (int bits = 7; bits > 0; --bits) {
-    const FoldAxes axes{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+  for (int bits = 15; bits > 0; --bits) {
+    const FoldAxes axes{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
     if ((axes.tensor && mesh.tensor == 1) || (axes.context && mesh.context == 1) || (axes.data && mesh.data == 1)) continue;
+    if (axes.expert && mesh.expert == 1) continue;
     choices.push_back(axes);
   }
   std::stable_sort(choices.begin(), choices.end(),

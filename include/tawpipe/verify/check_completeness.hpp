@@ -17,7 +17,7 @@
 namespace tawpipe::inline v0 {
 
 /// Adds a finding for each stage and microbatch without its forward or backward, or with more than
-/// one, on each of the tensor- and context-parallel ranks that share it. A backward may be split:
+/// one, on each of the ranks that share it. A backward may be split:
 /// then backward_input comes before backward_weight.
 /// @param order  all tasks, each after what it waits for; or empty, to skip that last check
 /// Complexity: O(tasks log tasks + stages * microbatches), the latter at most the number of tasks.
@@ -41,7 +41,7 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
     if (!is_stage_work(task.op)) continue;
     const MeshPlace place = map.place(task.rank);
     const std::int64_t key = (number(task.stage) * microbatches + task.microbatch) * sharing + place.tensor +
-                             std::int64_t{layout.tensor} * place.context;
+                             std::int64_t{layout.tensor} * (place.context + layout.context * place.expert);
     of_stage[static_cast<std::size_t>(task.op)][index(task.stage)].push_back({key, id<TaskId>(t)});
   }
   std::array<std::vector<Meeting>, 4> met;
@@ -70,7 +70,9 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
           std::string text =
               concat("no ", name(op), " of stage ", computation / microbatches, ", microbatch ", computation % microbatches);
           if (layout.tensor > 1) text += concat(", on tensor-parallel rank ", key % layout.tensor);
-          if (layout.context > 1) text += concat(", on context-parallel rank ", key % sharing / layout.tensor);
+          const std::int64_t part = key % sharing / layout.tensor;
+          if (layout.context > 1) text += concat(", on context-parallel rank ", part % layout.context);
+          if (layout.expert > 1) text += concat(", on expert-parallel rank ", part / layout.context);
           return text;
         },
         "run each stage once forward and once backward for each microbatch");

@@ -70,7 +70,7 @@ class ParametersCheck {
       fits = fits && range.begin >= reached && range.end > range.begin && range.end <= all;
       reached = range.end;
     }
-    sizes_.push_back(fits ? parameters_in(sorted) : 0);
+    sizes_.push_back(fits ? count_of(sorted) : Count{});
     if (fits) return;
     finding(
         "V112", none<TaskId>,
@@ -79,10 +79,11 @@ class ParametersCheck {
   }
   void add_up(std::size_t split) {
     constexpr std::int64_t most = std::int64_t{1} << 55;  // whatever a file contains, its bytes do not overflow
-    std::int64_t sum = 0;
+    Count sum;
     for (const PiecesId set : parts_.splits[split]) {
       if (below(set, sizes_.size())) {
-        sum = std::min(sum + sizes_[index(set)], most);
+        const Count& size = sizes_[index(set)];
+        sum = {std::min(sum.all + size.all, most), std::min(sum.experts + size.experts, most)};
         continue;
       }
       finding(
@@ -92,8 +93,20 @@ class ParametersCheck {
     carried_.push_back(sum);
   }
 
-  /// A rank has its part of matrices that tensor parallelism shards.
-  std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.mesh.tensor - 1) / parts_.mesh.tensor; }
+  /// The number of parameters, and of those of whole experts.
+  struct Count {
+    std::int64_t all = 0;
+    std::int64_t experts = 0;
+  };
+  Count count_of(const std::vector<ParameterRange>& ranges) const {
+    if (!parts_.mesh.whole_experts) return {parameters_in(ranges), 0};
+    return {parameters_in(ranges), parameters_in(schedule_.workload().model().blocks().part_of(ranges, true))};
+  }
+  /// Bytes of a rank's part of matrices and experts.
+  std::int64_t part(const Count& count, std::int64_t each) const {
+    const auto up = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
+    return up((count.all - count.experts) * each, parts_.mesh.tensor) + up(count.experts * each, parts_.mesh.expert_parts());
+  }
   std::int64_t bytes_each(ContentKind kind) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;
@@ -123,7 +136,7 @@ class ParametersCheck {
       return;
     }
     const std::int64_t each = gathered_[index(id)] != 0 ? gathered_each() : bytes_each(buffer.content.kind());
-    const std::int64_t needed = part(sizes_[index(set)] * each);
+    const std::int64_t needed = part(sizes_[index(set)], each);
     if (buffer.bytes.value() >= needed) return;
     finding(
         "V112", none<TaskId>,
@@ -153,9 +166,9 @@ class ParametersCheck {
     }
     if (leaves) return;
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    const std::int64_t needed = part(carried_[index(task.split)] * (task.payload != Payload::weights ? bytes.gradient
-                                                                    : gathers(task.op)               ? gathered_each()
-                                                                                                     : bytes.weight));
+    const std::int64_t needed = part(carried_[index(task.split)], task.payload != Payload::weights ? bytes.gradient
+                                                                  : gathers(task.op)               ? gathered_each()
+                                                                                                   : bytes.weight);
     if (task.bytes.value() >= needed) return;
     finding(
         "V305", id,
@@ -166,9 +179,9 @@ class ParametersCheck {
   const Schedule& schedule_;
   const Schedule::Parts& parts_;
   Diagnostics& out_;
-  std::vector<std::int64_t> sizes_;    ///< [set] number of parameters
-  std::vector<std::int64_t> carried_;  ///< [split] parameters of all members
-  std::vector<char> gathered_;         ///< [buffer] find_gathered()
+  std::vector<Count> sizes_;    ///< [set]
+  std::vector<Count> carried_;  ///< [split] of all members
+  std::vector<char> gathered_;  ///< [buffer] find_gathered()
 };
 
 }  // namespace detail

@@ -91,7 +91,14 @@ class StructureCheck {
     } catch (const InputError& error) {
       this->error(
           "V101", none<TaskId>, none<Rank>, [&] { return std::string{error.what()}; },
-          "let tensor, context and data parallelism divide the ranks");
+          "let tensor, context, expert and data parallelism divide the ranks");
+    }
+    const Workload& workload = schedule_.workload();
+    if (parts_.mesh.whole_experts && (workload.is_abstract() || workload.model().experts.count() < 1)) {
+      error(
+          "V101", none<TaskId>, none<Rank>, [] { return std::string{"ranks have whole experts of a model without experts"}; },
+          "leave whole_experts out, or name the model's experts");
+      return;
     }
     rows("dependencies", parts_.dependencies, parts_.tasks.size());
     rows("uses", parts_.uses, parts_.tasks.size());

@@ -11,6 +11,7 @@
 
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/detail/body_steps.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -28,7 +29,8 @@ namespace tawpipe::inline v0::detail {
 /// stage sent. With overlap: a product of gathered tokens begins with those of its own rank, and
 /// goes on as those of one rank after the other arrive; one whose results are summed sends each of
 /// four pieces (Transformer Engine, module/base.py, user buffers: ring_exchange, in tp_size steps
-/// by copy engines, and pipeline, in 4).
+/// by copy engines, and pipeline, in 4). With whole experts the tokens are sent to them and back in
+/// place of gathers and sums.
 ///
 /// torchtitan keeps the gathered input that the gradient of the weights needs, or gathers it again
 /// with the norm before it; each product waits for all gathers before it. With one scale a row, its
@@ -36,14 +38,12 @@ namespace tawpipe::inline v0::detail {
 /// (Transformer::gathers_narrow_inputs).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
 /// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
-class BodyWriter {
+class BodyWriter : public BodySteps {
  public:
-  using Kind = BodyStep::Kind;
-
   BodyWriter(const Transformer& model, const Batch& batch, Recompute recompute, const Sharing& sharing)
       : model_{model}, sharing_{sharing}, recompute_{recompute} {
     const auto whole = static_cast<double>(batch.tokens());
-    tokens_ = whole / sharing.context;
+    tokens_ = whole / sharing.token_ranks();
     element_ = static_cast<double>(size_bytes(model.dtype));
     gathered_ = model.gathers_narrow_inputs() ? bytes_of(model.products) : element_;
     hidden_ = model.hidden;
@@ -52,25 +52,23 @@ class BodyWriter {
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
     const auto width = static_cast<double>(model.token_width());
-    mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * width / sharing.tensor;
-    mlp_out_ = 2 * tokens_ * hidden_ * width / sharing.tensor;
-    router_ = 2 * tokens_ * hidden_ * model.experts * sharing.context / sharing.token_parts();
+    const double routed = sharing.whole_experts ? static_cast<double>(model.experts_per_token) * model.intermediate : 0;
+    mlp_out_ = 2 * tokens_ * hidden_ * (width - routed) / sharing.tensor;
+    mlp_in_ = static_cast<double>(model.mlp_matrices() - 1) * mlp_out_;
+    experts_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices()) * routed / sharing.tensor;
+    copies_ = static_cast<double>(model.routed_copies()) * tokens_ * element_ / sharing.tensor;
+    router_ = 2 * tokens_ * hidden_ * model.experts * sharing.token_ranks() / sharing.token_parts();
     routed_ = model.is_routed() ? tokens_ * element_ * (hidden_ + static_cast<double>(model.routed_copies())) : 0;
+    if (sharing.whole_experts) routed_ /= sharing.tensor;
     again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
     rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
     swiglu_ = inner(width);
-    residual_ = tokens_ * element_ * hidden_ * sharing.context / sharing.token_parts();
+    residual_ = tokens_ * element_ * hidden_ * sharing.token_ranks() / sharing.token_parts();
     embedding_ = embedding_traffic(model, batch);
     head_ = head_traffic(model, batch);
     head_norm_ = static_cast<double>(batch.tokens()) * element_ * hidden_;
-  }
-
-  /// The first and the last step are computations, of zero time if need be.
-  StageBody take() {
-    if (!body_.back().is_compute()) compute(0, 0);
-    return std::move(body_);
   }
 
   void forward(const StageWork& stage) {
@@ -86,7 +84,7 @@ class BodyWriter {
       compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
       // For each token: the largest logit, the sum of exponentials and the target's logit, in
       // float32.
-      if (sharing_.tensor > 1) collective(Kind::all_reduce, false, false, 12 * tokens_, last());
+      if (sharing_.tensor > 1) collective(Kind::all_reduce, Axis::tensor, false, 12 * tokens_, last());
     }
   }
 
@@ -119,57 +117,23 @@ class BodyWriter {
  private:
   /// Memory-bound bytes of `elements` a token that are split by tokens and by matrices.
   double inner(double elements) const { return tokens_ * element_ * elements / sharing_.tensor; }
-  std::int32_t last() const { return static_cast<std::int32_t>(body_.size()) - 1; }
-  Bytes activation() const { return bytes(tokens_ * element_ * hidden_); }
-  static Bytes bytes(double value) { return Bytes{static_cast<std::int64_t>(value + 0.5)}; }
-
-  /// Adds a computation after `after`. It is merged into the last step if that is a computation and
-  /// the only dependency.
-  std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
-    const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
-    if (!body_.empty() && body_.back().is_compute() && body_.back().pieces == 1 &&
-        std::none_of(after.begin(), after.end(), waits)) {
-      body_.back().flops = body_.back().flops + Flops{flops};
-      body_.back().traffic += bytes(traffic);
-      return last();
-    }
-    BodyStep step{.flops = Flops{flops}, .traffic = bytes(traffic)};
-    std::size_t count = 0;
-    for (const std::int32_t earlier : after) {
-      if (earlier >= 0) step.after[count++] = earlier;
-    }
-    body_.push_back(step);
-    return last();
-  }
-  std::int32_t compute(double flops, double traffic) { return compute(flops, traffic, {last()}); }
-
-  std::int32_t collective(Kind kind, bool context, bool gradients, double size, std::int32_t after) {
-    body_.push_back({.kind = kind, .context = context, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
-    return last();
-  }
   /// Gathers the parts of an activation that came from another stage.
   void gather_message(bool gradients) {
-    if (sharing_.gathers_messages()) collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, last());
+    if (sharing_.gathers_messages()) collective(Kind::all_gather, Axis::tensor, gradients, tokens_ * element_ * hidden_, last());
   }
   /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence
   /// parallelism. @return -1 if nothing is done
   std::int32_t gather(bool gradients) { return gather(gradients, last_compute(), element_); }
   std::int32_t gather(bool gradients, std::int32_t after, double element) {
     if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
-    return collective(Kind::all_gather, false, gradients, tokens_ * element * hidden_, after);
+    return collective(Kind::all_gather, Axis::tensor, gradients, tokens_ * element * hidden_, after);
   }
   /// Sums the tensor-parallel ranks' partial results. @return -1 if nothing is done
   std::int32_t sum(bool gradients) {
     if (sharing_.tensor == 1) return -1;
     const Kind kind = sharing_.sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce;
-    return collective(kind, false, gradients, tokens_ * element_ * hidden_, last());
+    return collective(kind, Axis::tensor, gradients, tokens_ * element_ * hidden_, last());
   }
-  std::int32_t last_compute() const {
-    std::int32_t at = last();
-    while (at >= 0 && !body_[static_cast<std::size_t>(at)].is_compute()) --at;
-    return at;
-  }
-
   /// Of a sum: Transformer Engine's number; PyTorch's is one for each rank.
   int pieces() const { return model_.is_torchtitan() ? sharing_.tensor : 4; }
   /// Adds one of `all` pieces of a product. Transformer Engine runs them on several streams, so that
@@ -178,8 +142,6 @@ class BodyWriter {
     compute_apart(flops / all, traffic / all, after);
     if (model_.is_torchtitan()) body_.back().pieces = all;
   }
-  /// Experts' products wait for all tokens: these are sorted by expert first.
-  bool mlp_overlaps() const { return overlaps() && !model_.is_routed(); }
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
   /// A product of tokens, of which all tensor-parallel ranks have a part.
   /// @param again  gather another input at the same time, for the gradient of the weights. @return
@@ -198,12 +160,12 @@ class BodyWriter {
     for (int part = 0; part < sharing_.tensor; ++part) {
       const std::int32_t current = arrived;
       if (part + 1 < sharing_.tensor) {
-        arrived = collective(Kind::ring, false, gradients, tokens_ * gathered_ * hidden_ / sharing_.tensor, current);
+        arrived = collective(Kind::ring, Axis::tensor, gradients, tokens_ * gathered_ * hidden_ / sharing_.tensor, current);
         body_.back().pieces = sharing_.tensor - 1;
       }
       piece(flops, traffic, sharing_.tensor, current);
     }
-    return again ? collective(Kind::all_gather, false, false, tokens_ * gathered_ * hidden_, before) : -1;
+    return again ? collective(Kind::all_gather, Axis::tensor, false, tokens_ * gathered_ * hidden_, before) : -1;
   }
   /// A product whose result is a sum over the tensor-parallel ranks, and that sum.
   void summed_product(double flops, double traffic, bool overlap) {
@@ -215,7 +177,7 @@ class BodyWriter {
     const int all = pieces();
     for (int part = 0; part < all; ++part) {
       piece(flops, traffic, all, part == 0 ? last() : last_compute());
-      collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / all, last());
+      collective(Kind::reduce_scatter, Axis::tensor, false, tokens_ * element_ * hidden_ / all, last());
       body_.back().pieces = all;
     }
   }
@@ -231,18 +193,59 @@ class BodyWriter {
     gathered_product(false, qkv_, rotary_, overlaps());
     attention(false);
     summed_product(out_, 0, overlaps());
-    compute(router_, 5 * residual_);  // residual sum 3H, norm 2H
-    gathered_product(false, mlp_in_, 5 * swiglu_ + routed_, mlp_overlaps());
+    compute(0, 5 * residual_);  // residual sum 3H, norm 2H
+    if (model_.is_routed()) return routed_forward();
+    gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
     if (layer < 0 && model_.stops_early()) return;
-    summed_product(mlp_out_, routed_, mlp_overlaps());
+    summed_product(mlp_out_, 0, overlaps());
     compute(0, 3 * residual_);
+  }
+  /// The MLPs of a layer with experts, and the residual sum. A shared expert is computed before the
+  /// tokens are sent, as without --moe-shared-expert-overlap. Source: Megatron-LM,
+  /// core/transformer/moe: moe_layer.py, token_dispatcher.py (MoEAlltoAllTokenDispatcher).
+  void routed_forward() {
+    compute(router_, 0);
+    const double before = sharing_.whole_experts ? 0 : routed_;
+    if (mlp_in_ > 0) {
+      gathered_product(false, mlp_in_, before + (sharing_.whole_experts ? 0 : 5 * swiglu_), false);
+      summed_product(mlp_out_, before, false);
+    }
+    if (sharing_.whole_experts) {
+      compute(0, routed_);
+      send_to_experts(false);
+      compute(experts_, 5 * swiglu_, {last()});
+      send_to_experts(false);
+      compute(0, routed_, {last()});
+    }
+    compute(0, 3 * residual_);
+  }
+  /// Each rank's copies of its tokens to the experts that these pass, or back.
+  void send_to_experts(bool gradients) { collective(Kind::all_to_all, Axis::all, gradients, copies_, last_compute()); }
+  /// The gradients of the MLPs with experts: of their inputs, and with `weight` of their weights.
+  void routed_backward(bool weight, double swiglu, double branches, double norm) {
+    if (sharing_.whole_experts) {
+      compute(0, routed_);
+      send_to_experts(true);
+      compute(experts_ * (weight ? 2 : 1), swiglu, {last()});
+      send_to_experts(true);
+      compute(0, routed_, {last()});
+    }
+    std::int32_t summed = -1;
+    if (mlp_in_ > 0) {
+      const double around = sharing_.whole_experts ? 0 : routed_;
+      gathered_product(true, mlp_out_, around, false);
+      compute(mlp_in_, around + (sharing_.whole_experts ? 0 : swiglu));
+      summed = sum(true);
+      if (weight) compute(mlp_in_ + mlp_out_, 0, {});
+    }
+    compute(router_ * (weight ? 2 : 1), norm + branches, {summed});
   }
 
   void backward_layer(bool input, bool weight, std::int32_t layer) {
     if (!input) {
       const std::int32_t feed_forward = gathers_mlp_again() ? gather(false, last_compute(), gathered_) : -1;
       const std::int32_t attention = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
-      compute(mlp_in_ + mlp_out_ + router_, 0, {feed_forward});
+      compute(mlp_in_ + mlp_out_ + experts_ + router_, 0, {feed_forward});
       compute(qkv_ + out_, 0, {attention});
       body_.back().layer = layer;
       return;
@@ -252,19 +255,25 @@ class BodyWriter {
     const double branches = 9 * inner(hidden_);
     // Includes the norms that are computed again: 2H each.
     const double norm = (own || parts.layernorm ? 8 : 6) * residual_;
-    if (parts.mlp) {
-      compute(router_, 0);
-      gathered_product(false, mlp_in_, 5 * swiglu_ + routed_, mlp_overlaps());
-      summed_product(mlp_out_, routed_, mlp_overlaps());
+    if (parts.mlp && model_.is_routed()) routed_forward();
+    if (parts.mlp && !model_.is_routed()) {
+      gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
+      summed_product(mlp_out_, 0, overlaps());
       compute(0, 0);
     }
-    std::int32_t again = gathered_product(true, mlp_out_, routed_, mlp_overlaps(), weight && gathers_mlp_again());
     const bool products = own && model_.is_torchtitan();
     const bool function = own || (parts.activation && !parts.mlp);
-    compute(mlp_in_ + (products ? mlp_out_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3 + routed_);
-    std::int32_t summed = sum(true);
-    if (weight) compute(mlp_in_ + mlp_out_ + router_, 0, {again});
-    compute(router_, norm, {summed});
+    std::int32_t again = -1;
+    std::int32_t summed = -1;
+    if (model_.is_routed()) {
+      routed_backward(weight, (function ? 14 : 9) * swiglu_, branches / 3, norm);
+    } else {
+      again = gathered_product(true, mlp_out_, 0, overlaps(), weight && gathers_again());
+      compute(mlp_in_ + (products ? mlp_out_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3);
+      summed = sum(true);
+      if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
+      compute(0, norm, {summed});
+    }
     const std::int32_t middle = last_compute();
     again = gathered_product(true, out_, 0, overlaps(), weight && gathers_again());
     attention(true, middle);
@@ -293,8 +302,9 @@ class BodyWriter {
       case ContextExchange::all_gather:
         // The backward gathers keys and values again, during the gradient of the output product's
         // input.
-        compute(work, 0, {collective(Kind::all_gather, true, false, keys * sharing_.context, ready < 0 ? last() : ready)});
-        if (backward) collective(Kind::reduce_scatter, true, true, keys * sharing_.context, last());
+        compute(work, 0,
+                {collective(Kind::all_gather, Axis::context, false, keys * sharing_.context, ready < 0 ? last() : ready)});
+        if (backward) collective(Kind::reduce_scatter, Axis::context, true, keys * sharing_.context, last());
         return;
       case ContextExchange::ring:
         ring(backward, work, keys, 1);
@@ -305,7 +315,7 @@ class BodyWriter {
         const double queries = tokens_ * query_ * element_;
         const auto swap = [&](double size) {
           if (!whole && sharing_.inner == 1) return;
-          collective(Kind::all_to_all, true, backward, size, last());
+          collective(Kind::all_to_all, Axis::context, backward, size, last());
           if (!whole) body_.back().inner = sharing_.inner;
         };
         swap(backward ? queries : queries + keys);
@@ -334,7 +344,7 @@ class BodyWriter {
       const std::int32_t current = arrived;
       if (block < hops) {
         const int parts = backward && block > 0 && block + 1 < hops ? 2 : 1;
-        arrived = collective(Kind::ring, true, backward, parts * size, std::max(done, current));
+        arrived = collective(Kind::ring, Axis::context, backward, parts * size, std::max(done, current));
         if (inner > 1) body_.back().inner = inner;
       }
       compute_apart(work / blocks, 0, current);
@@ -342,15 +352,10 @@ class BodyWriter {
     }
     if (backward) compute(0, 0, {arrived});
   }
-  /// Adds a computation that is not merged with the one before it.
-  void compute_apart(double flops, double traffic, std::int32_t after) {
-    body_.push_back({.flops = Flops{flops}, .traffic = bytes(traffic), .after = {after, -1}});
-  }
-
   const Transformer& model_;
   Sharing sharing_;
   Recompute recompute_;
-  double tokens_ = 0;  ///< of one context-parallel rank
+  double tokens_ = 0;  ///< of the ranks that have the same ones
   double element_ = 0;
   double gathered_ = 0;  ///< bytes of a number that a layer gathers
   double hidden_ = 0;
@@ -361,7 +366,9 @@ class BodyWriter {
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double router_ = 0;
-  double routed_ = 0;  ///< bytes of tokens read and copied for experts, or the other way
+  double experts_ = 0;  ///< of whole experts, all products
+  double routed_ = 0;   ///< bytes of tokens read and copied for experts, or the other way
+  double copies_ = 0;   ///< bytes of the copies of one rank's tokens
   double attention_ = 0;
   /// of the products around it that torchtitan runs again; of the MLP's, as mlp_out_
   double again_attention_ = 0;
@@ -372,7 +379,6 @@ class BodyWriter {
   TrafficBytes embedding_;
   TrafficBytes head_;
   double head_norm_ = 0;
-  StageBody body_ = {BodyStep{}};
 };
 
 }  // namespace tawpipe::detail

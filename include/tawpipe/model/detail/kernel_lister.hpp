@@ -111,6 +111,7 @@ class KernelLister {
     if (!model_.is_routed()) return;
     const std::int64_t element = size_bytes(model_.dtype);
     traffic(pass, token_bytes(2 * (model_.routed_copies() + model_.hidden) * element), 4, Dimension::none);
+    kernels.back().of_experts = true;
     traffic(pass, token_bytes(5 * std::int64_t{model_.experts} * element), 6, Dimension::m);
   }
   void backward() {
@@ -120,9 +121,9 @@ class KernelLister {
       const Dimension back = matrix.by == Dimension::m ? Dimension::m : by_output ? Dimension::k : Dimension::n;
       const Dimension of_weight = matrix.by == Dimension::m ? Dimension::k : by_output ? Dimension::m : Dimension::n;
       product(KernelPass::backward_input, {rows, matrix.in, matrix.out}, back, Dimension::m, format_of(matrix));
-      kernels.back().batch = matrix.count;
+      of_matrix(matrix);
       product(KernelPass::backward_weight, {matrix.out, matrix.in, rows}, of_weight, Dimension::k, format_of(matrix));
-      kernels.back().batch = matrix.count;
+      of_matrix(matrix);
     });
     if (model_.fused_attention) {
       core(Kernel::Kind::attention_backward, KernelPass::backward_input);
@@ -215,10 +216,15 @@ class KernelLister {
     mlp(model_.intermediate, model_.experts, model_.experts_per_token);
     if (model_.shared_width > 0) mlp(model_.shared_width, 1, 1);
   }
+  /// Completes the last product, which is of a matrix.
+  void of_matrix(const Matrix& matrix) {
+    kernels.back().batch = matrix.count;
+    kernels.back().of_experts = matrix.copies > 1 || matrix.count > 1;
+  }
   /// The product of tokens with a matrix, for the visits above.
   void of_tokens(KernelPass pass, const Matrix& matrix) {
     product(pass, {rows_of(matrix), matrix.out, matrix.in}, matrix.by, Dimension::m, format_of(matrix));
-    kernels.back().batch = matrix.count;
+    of_matrix(matrix);
   }
   void product(KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context) {
     product(pass, shape, by_tensor, by_context, format());

@@ -46,7 +46,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
       if (step.is_compute()) {
         add(R"(,"flops":{},"traffic":{})", step.flops.value(), step.traffic.value());
       } else {
-        add(R"(,"axis":"{}","bytes":{})", step.context ? "context" : "tensor", step.bytes.value());
+        add(R"(,"axis":"{}","bytes":{})", name(step.axis), step.bytes.value());
         if (step.gradients) add(R"(,"gradients":true)");
         if (step.inner > 0) add(R"(,"inner":{})", step.inner);
       }
@@ -68,9 +68,7 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
     if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
     if (const auto traffic = value.find("traffic")) step.traffic = read_bytes(*traffic);
   } else {
-    const JsonValue axis = value.at("axis");
-    step.context = axis.text() == "context";
-    if (!step.context && axis.text() != "tensor") axis.expected("\"tensor\" or \"context\"");
+    step.axis = value.at("axis").enumerator<BodyStep::Axis>(body_axes, "axis");
     step.bytes = read_bytes(value.at("bytes"));
     if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
     if (const auto inner = value.find("inner")) step.inner = inner->whole<std::int32_t>(1, 1 << 20);

@@ -138,13 +138,15 @@ class ScheduleJsonReader {
   }
 
   void read_layout(JsonValue value) {
-    value.only("tensor", "context", "data", "order");
+    value.only("tensor", "context", "expert", "data", "whole_experts", "order");
     const auto read = [&](std::string_view key, int& size) {
       if (const auto number = value.find(key)) size = number->whole<int>(1, max_json_ranks);
     };
     read("tensor", parts_.mesh.tensor);
     read("context", parts_.mesh.context);
+    read("expert", parts_.mesh.expert);
     read("data", parts_.mesh.data);
+    if (const auto whole = value.find("whole_experts")) parts_.mesh.whole_experts = whole->boolean();
     try {
       if (const auto order = value.find("order")) parts_.mesh.order = parse_mesh_order(order->text());
       parts_.mesh = parts_.mesh.over(parts_.ranks);

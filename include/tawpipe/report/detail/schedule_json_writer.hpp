@@ -236,8 +236,10 @@ class ScheduleJsonWriter {
   void write_layout() {
     const Mesh& mesh = parts_.mesh;
     if (mesh == Mesh{}) return;
-    add(R"(,"layout":{{"tensor":{},"context":{},"data":{},"order":{}}})", mesh.tensor, mesh.context, mesh.data,
+    add(R"(,"layout":{{"tensor":{},"context":{},"data":{},"order":{})", mesh.tensor, mesh.context, mesh.data,
         json_string(mesh_order_text(mesh.order)));
+    if (mesh.whole_experts) add(R"(,"expert":{},"whole_experts":true)", mesh.expert);
+    buffer_ += '}';
   }
 
   // ---- lists ----

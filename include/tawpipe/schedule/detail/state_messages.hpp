@@ -4,12 +4,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "tawpipe/schedule/detail/composed_copies.hpp"
+#include "tawpipe/schedule/detail/state_records.hpp"
 #include "tawpipe/schedule/detail/state_sizes.hpp"
 #include "tawpipe/schedule/detail/update_shards.hpp"
 #include "tawpipe/schedule/early_messages.hpp"
@@ -27,16 +27,16 @@ class StateMessages {
  public:
   /// @param pieces  [logical set] the builder's sets, filled before the first message
   StateMessages(const Schedule& logical, ScheduleBuilder& builder, const ComposedCopies& copies,
-                const std::vector<PiecesId>& pieces, int tensor, const StateTravel& travel)
+                const std::vector<PiecesId>& pieces, const StateTravel& travel)
       : logical_{logical},
         builder_{builder},
         copies_{copies},
         pieces_{pieces},
         travel_{travel},
-        sizes_{logical, builder.workload(), tensor},
+        sizes_{logical, builder.workload(), copies},
         early_{early_messages(logical, copies.holders(), travel)},
         buckets_{logical, early_, travel},
-        shards_{logical, builder, copies.holders(), travel.sharding, buckets_} {
+        shards_{logical, builder, copies, sizes_, travel.sharding, buckets_} {
     if (copies.holders() == 1) return;
     travel_.early_sums = travel.early_sums || travel.sharding >= StateSharding::gradients;
     gather_lane_ =
@@ -48,13 +48,21 @@ class StateMessages {
   /// Reduces a copy of a logical buffer to the part that its rank keeps.
   void keep_part(BufferId logical, int copy, Buffer& real) {
     if (!shards_.cut(logical)) return;
-    real.content = {real.content.kind(), real.content.stage(), shards_.part(logical, copies_.holder(copy))};
-    real.bytes = sizes_.of(shards_.part_size(logical), real.content.kind());
+    real.content = {real.content.kind(), real.content.stage(), shards_.part(logical, copy)};
+    real.bytes = {};
+    for (const ParameterClass of : copies_.classes())
+      real.bytes += sizes_.of(shards_.part_size(logical, of), real.content.kind(), of);
+  }
+  /// A copy's part of bytes of a logical set.
+  Bytes part(Bytes bytes, PiecesId set) const {
+    return sizes_.part(bytes, set == none<PiecesId> ? std::span<const ParameterRange>{} : logical_.pieces(set));
   }
   /// The bytes that an update touches, where it is sharded; otherwise `whole`.
   Messages updated_bytes(TaskId update, Messages whole) {
     if (shards_.of_update(update) == none<PiecesId>) return whole;
-    return sizes_.of_all(shards_.part_size(shards_.states(update)));
+    Bytes touched;
+    for (const ParameterClass of : copies_.classes()) touched += sizes_.of_all(shards_.part_size(shards_.states(update), of), of);
+    return touched;
   }
 
   /// The messages before a logical task.
@@ -109,43 +117,26 @@ class StateMessages {
     if (logical.op == Op::update && !sums_.empty()) {
       const TaskId first = shards_.first(task);
       for (const Sum& sum : sums_) {
-        if (sum.logical != logical.rank || sum.tensor != copies_.tensor(copy)) continue;
+        if (sum.logical != logical.rank || !is_of(sum, copy)) continue;
         if (sum.update == first || is_tied(logical_)) after.push_back(sum.task);
       }
     } else if (!gathers_.empty() && gathers_[0].update == task) {
       for (const Sum& gather : gathers_) {
-        if (gather.tensor == copies_.tensor(copy)) after.push_back(gather.task);
+        if (is_of(gather, copy)) after.push_back(gather.task);
       }
     } else if (!ranks_.empty() && adds_gradient(task)) {
       for (const Sum& sum : ranks_[index(logical.rank)].sums[0]) {
-        if (sum.tensor == copies_.tensor(copy)) after.push_back(sum.task);
+        if (is_of(sum, copy)) after.push_back(sum.task);
       }
     }
   }
 
  private:
-  /// A sum over the copies of a logical rank.
-  struct Sum {
-    Rank logical;
-    int tensor;
-    TaskId update;  ///< that it is for
-    TaskId task;
-  };
-  /// The copies' buffers of gathered weights, or of a gradient that is not yet summed.
-  struct Whole {
-    BufferId first = none<BufferId>;  ///< of copy 0; the others follow
-    int begun = 0;                    ///< copies whose gradient has been written to
-    std::int64_t computation = -2;    ///< of its rank, the last that read it
-    std::int32_t microbatch = -1;     ///< and its microbatch
-  };
-  /// What a logical rank did last.
-  struct Recent {
-    std::int64_t computations = 0;
-    /// the last computation but one, and the last
-    std::array<TaskId, 2> done{none<TaskId>, none<TaskId>};
-    std::array<std::vector<Sum>, 2> sums;  ///< of its last two gradients
-  };
+  using Sum = StateSum;
+  using Whole = WholeState;
+  using Recent = RecentWork;
 
+  bool is_of(const Sum& sum, int copy) const { return sum.part == copies_.part(copy, sum.of); }
   static BufferId at(BufferId first, int copy) { return id<BufferId>(index(first) + static_cast<std::size_t>(copy)); }
 
   BufferId used(TaskId update, ContentKind kind) const { return buffer_of(logical_, update, kind); }
@@ -208,6 +199,10 @@ class StateMessages {
     return buckets_.of(logical_.buffer(logical).content.parameters());
   }
   void add_sum(TaskId update, BufferId gradient, const LayerBucket* bucket, TaskId done) {
+    for (const ParameterClass of : copies_.classes()) add_sum(update, gradient, bucket, done, of);
+  }
+  void add_sum(TaskId update, BufferId gradient, const LayerBucket* bucket, TaskId done, ParameterClass of) {
+    if (copies_.holders(of) == 1) return;
     const bool early = bucket != nullptr && bucket != &buckets_of(gradient).back();
     std::vector<PiecesId> updated;  // its own; for a series, all that it updates
     Bytes touched;
@@ -220,12 +215,17 @@ class StateMessages {
     const Task& task = logical_.task(update);
     const PiecesId shared = shards_.of_update(update);
     const bool sharded = shared != none<PiecesId>;
-    const SplitId split = sharded             ? builder_.split(shards_.parts(shared, bucket))
-                          : bucket != nullptr ? builder_.split({builder_.pieces(bucket->ranges)})
-                          : updated.empty()   ? none<SplitId>
-                                              : builder_.split({together(updated)});
-    const std::int64_t count = bucket == nullptr ? touched.value() / sizes_.each() : parameters_in(bucket->ranges);
-    copies_.for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+    const bool whole = copies_.classes().size() == 1 && bucket == nullptr;
+    std::vector<ParameterRange> own;
+    if (!whole) own = sizes_.part_of(bucket == nullptr ? together(updated) : bucket->ranges, of);
+    const std::int64_t count = whole ? touched.value() / sizes_.each() : parameters_in(own);
+    if (count == 0) return;
+    const SplitId split = sharded               ? builder_.split(shards_.parts(shared, bucket, of))
+                          : !whole              ? builder_.split({builder_.pieces(own)})
+                          : updated.empty()     ? none<SplitId>
+                          : updated.size() == 1 ? builder_.split({pieces_[index(updated.front())]})
+                                                : builder_.split({builder_.pieces(together(updated))});
+    copies_.for_each_holders(task.rank, of, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
       std::vector<Use> uses;
       std::vector<TaskId> after;
       for (const int copy : copies) {
@@ -243,21 +243,20 @@ class StateMessages {
                                        .group = builder_.group(members),
                                        .stage = task.stage,
                                        .split = split,
-                                       .bytes = sizes_.of(count, ContentKind::gradients)},
+                                       .bytes = sizes_.of(count, ContentKind::gradients, of)},
                                       uses, after);
       if (early) builder_.bucket(bucket->layer);
-      sums_.push_back({task.rank, copies_.tensor(copies[0]), update, sum});
+      sums_.push_back({task.rank, of, copies_.part(copies[0], of), update, sum});
     });
   }
 
-  /// One set of the parameters in logical ones, in order.
-  PiecesId together(const std::vector<PiecesId>& logical) {
-    if (logical.size() == 1) return pieces_[index(logical.front())];
+  /// The parameters of logical sets, in order.
+  std::vector<ParameterRange> together(const std::vector<PiecesId>& logical) const {
     std::vector<ParameterRange> all;
     for (const PiecesId one : logical) {
       for (const ParameterRange& range : logical_.pieces(one)) append(all, range);
     }
-    return builder_.pieces(all);
+    return all;
   }
 
   /// A whole gradient of each copy, summed into the parts that they keep, after the computation
@@ -278,7 +277,7 @@ class StateMessages {
     const PiecesId all = logical_.buffer(gradient).content.parameters();
     const Whole& whole = whole_[index(gradient)];
     const Rank rank = logical_.buffer(gradient).rank;
-    copies_.for_each_holders(rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+    copies_.for_each_holders(rank, ParameterClass::dense, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
       std::vector<Use> uses;
       std::vector<TaskId> after;
       for (const int copy : copies) {
@@ -296,7 +295,7 @@ class StateMessages {
                                        .bytes = sizes_.of(parameters_in(shards_.ranges(all, bucket)), ContentKind::gradients)},
                                       uses, after);
       if (bucket != nullptr && bucket != &buckets_of(gradient).back()) builder_.bucket(bucket->layer);
-      sums.push_back({rank, copies_.tensor(copies[0]), task, sum});
+      sums.push_back({rank, ParameterClass::dense, copies_.tensor(copies[0]), task, sum});
     });
   }
 
@@ -304,15 +303,22 @@ class StateMessages {
   void add_gather(TaskId task, BufferId weights, const std::vector<TaskId>& after_of, const LayerBucket* bucket = nullptr,
                   bool late = false) {
     if (!shards_.has(weights)) return;
+    if (shards_.cut(weights)) whole_[index(weights)].first = add_whole(weights);
+    added_.clear();
+    for (const ParameterClass of : copies_.classes()) add_gather(task, weights, after_of, bucket, late, of);
+  }
+  void add_gather(TaskId task, BufferId weights, const std::vector<TaskId>& after_of, const LayerBucket* bucket, bool late,
+                  ParameterClass of) {
     const bool cut = shards_.cut(weights);
-    if (cut) whole_[index(weights)].first = add_whole(weights);
     const PiecesId all = logical_.buffer(weights).content.parameters();
+    const std::int64_t count = parameters_in(sizes_.part_of(shards_.ranges(all, bucket), of));
+    if (copies_.holders(of) == 1 || count == 0) return;
     const Workload& workload = builder_.workload();
     // FSDP casts what it gathers, DDP does not.
     const bool apart = !workload.is_abstract() && workload.model().shard_copies != ShardCopies::none;
-    const Bytes gathered = cut || !apart ? sizes_.whole(logical_.buffer(weights).content, bucket)
-                                         : sizes_.of(parameters_in(shards_.ranges(all, bucket)), ContentKind::weights);
-    copies_.for_each_holders(logical_.buffer(weights).rank,
+    const Bytes gathered =
+        cut || !apart ? sizes_.whole(logical_.buffer(weights).content, bucket, of) : sizes_.of(count, ContentKind::weights, of);
+    copies_.for_each_holders(logical_.buffer(weights).rank, of,
                              [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
                                std::vector<Use> uses;
                                std::vector<TaskId> after;
@@ -321,16 +327,17 @@ class StateMessages {
                                  if (cut) uses.push_back({at(whole_[index(weights)].first, copy), Access::write});
                                  for (const TaskId earlier : after_of) after.push_back(copies_.task(earlier, copy));
                                }
-                               builder_.add({.op = Op::all_gather,
-                                             .payload = Payload::weights,
-                                             .lane = gather_lane_,
-                                             .rank = members[0],
-                                             .group = builder_.group(members),
-                                             .stage = logical_.task(task).stage,
-                                             .split = builder_.split(shards_.parts(all, bucket)),
-                                             .bytes = gathered},
-                                            uses, after);
+                               const TaskId gather = builder_.add({.op = Op::all_gather,
+                                                                   .payload = Payload::weights,
+                                                                   .lane = gather_lane_,
+                                                                   .rank = members[0],
+                                                                   .group = builder_.group(members),
+                                                                   .stage = logical_.task(task).stage,
+                                                                   .split = builder_.split(shards_.parts(all, bucket, of)),
+                                                                   .bytes = gathered},
+                                                                  uses, after);
                                if (late) builder_.bucket(bucket->layer);
+                               added_.push_back({logical_.task(task).rank, of, copies_.part(copies[0], of), task, gather});
                              });
   }
   /// The same in buckets, the first layers first. @param reader  the task that needs them
@@ -338,10 +345,10 @@ class StateMessages {
     const std::vector<LayerBucket>& buckets = buckets_of(weights);
     gathers_.clear();
     for (std::size_t b = buckets.size(); b-- > 0;) {
-      const std::size_t first = builder_.size();
       add_gather(update, weights, {}, &buckets[b], b + 1 < buckets.size());
-      for (std::size_t t = first; t < builder_.size(); ++t) {
-        gathers_.push_back({logical_.task(reader).rank, static_cast<int>(t - first), reader, id<TaskId>(t)});
+      for (Sum gather : added_) {
+        gather.update = reader;
+        gathers_.push_back(gather);
       }
     }
   }
@@ -390,6 +397,7 @@ class StateMessages {
   UpdateShards shards_;
   std::vector<Sum> sums_;      ///< of the updates that come next, or all so far that came early
   std::vector<Sum> gathers_;   ///< of the buckets that the task in place of an update needs
+  std::vector<Sum> added_;     ///< by the last add_gather()
   std::vector<Whole> whole_;   ///< [logical buffer]
   std::vector<Recent> ranks_;  ///< [logical rank]
 };

@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "tawpipe/schedule/detail/composed_copies.hpp"
 #include "tawpipe/schedule/detail/state_buckets.hpp"
+#include "tawpipe/schedule/detail/state_sizes.hpp"
 #include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedule/state_sharding.hpp"
@@ -25,17 +28,18 @@ inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_a
 /// updated by both gradients, of which it then must have the same part.
 class UpdateShards {
  public:
-  /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that
+  /// @param builder  of the composed schedule, which gets the sets. @param copies  the ranks that
   /// share an update. @param buckets  each of which is cut by itself
-  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders, StateSharding sharding,
-               const StateBuckets& buckets)
+  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, const ComposedCopies& copies, const StateSizes& sizes,
+               StateSharding sharding, const StateBuckets& buckets)
       : logical_{logical},
         builder_{builder},
+        copies_{copies},
+        sizes_{sizes},
         buckets_{buckets},
-        holders_{holders},
         sharded_(logical.buffers().size(), 0),
         cut_{sharded_} {
-    if (holders == 1) return;
+    if (copies.holders() == 1) return;
     find_series();
     if (sharding == StateSharding::none) return;
     for (const std::vector<TaskId>& series : series_) {
@@ -100,27 +104,20 @@ class UpdateShards {
     return piece != pieces_.end() ? piece->second.of : logical_.buffer(found).content.parameters();
   }
 
-  /// [holder] a logical set cut into equal parts, in order; with buckets, each of them is cut.
-  const std::vector<PiecesId>& parts(PiecesId logical) {
-    const auto [at, added] = parts_.try_emplace(logical);
-    if (!added) return at->second;
-    const std::vector<LayerBucket>& buckets = buckets_.of(logical);
-    if (buckets.empty()) {
-      at->second = cut_up(logical_.pieces(logical));
-      return at->second;
+  /// [holder] the parameters of a class in a logical set cut into equal parts, in order; with
+  /// buckets, each of them is cut. @param bucket  only that; null: the whole set
+  std::vector<PiecesId> parts(PiecesId logical, const LayerBucket* bucket, ParameterClass of = ParameterClass::dense) {
+    std::vector<PiecesId> parts;
+    if (bucket != nullptr) {
+      const std::vector<ParameterRange> ranges = sizes_.part_of(bucket->ranges, of);
+      for (int h = 0; h < copies_.holders(of); ++h) parts.push_back(builder_.pieces(equal_part(ranges, h, copies_.holders(of))));
+      return parts;
     }
-    for (int holder = 0; holder < holders_; ++holder) {
-      std::vector<ParameterRange> own;
-      for (std::size_t b = buckets.size(); b-- > 0;) {
-        for (const ParameterRange& range : equal_part(buckets[b].ranges, holder, holders_)) append(own, range);
-      }
-      at->second.push_back(builder_.pieces(own));
+    const auto [at, added] = parts_.try_emplace({logical, of});
+    if (added) {
+      for (int h = 0; h < copies_.holders(of); ++h) at->second.push_back(builder_.pieces(part(logical, h, of)));
     }
     return at->second;
-  }
-  /// The same for one of its buckets; null: for the whole set.
-  std::vector<PiecesId> parts(PiecesId logical, const LayerBucket* bucket) {
-    return bucket == nullptr ? parts(logical) : cut_up(bucket->ranges);
   }
   /// A logical set, or one of its buckets.
   std::span<const ParameterRange> ranges(PiecesId logical, const LayerBucket* bucket) const {
@@ -128,21 +125,28 @@ class UpdateShards {
   }
   /// What a holder has of a logical buffer that is cut: a part of its set or, for a piece of
   /// states, that piece of the part of the series' set.
-  PiecesId part(BufferId logical, std::size_t holder) {
+  PiecesId part(BufferId logical, int copy) {
     const auto piece = pieces_.find(logical);
-    if (piece == pieces_.end()) return parts(logical_.buffer(logical).content.parameters())[holder];
-    const Piece& one = piece->second;
-    return builder_.pieces(
-        equal_part(equal_part(logical_.pieces(one.of), static_cast<int>(holder), holders_), one.number, one.count));
+    const PiecesId set = piece == pieces_.end() ? logical_.buffer(logical).content.parameters() : piece->second.of;
+    if (piece == pieces_.end() && copies_.classes().size() == 1)
+      return parts(set, nullptr)[copies_.holder(copy, ParameterClass::dense)];
+    std::vector<ParameterRange> own;
+    for (const ParameterClass of : copies_.classes()) {
+      for (const ParameterRange& range : part(set, static_cast<int>(copies_.holder(copy, of)), of)) append(own, range);
+    }
+    return builder_.pieces(piece == pieces_.end() ? own : equal_part(own, piece->second.number, piece->second.count));
   }
-  /// The largest number of its parameters that a holder has.
-  std::int64_t part_size(BufferId logical) const {
+  /// The largest number of its parameters of a class that a holder has.
+  std::int64_t part_size(BufferId logical, ParameterClass of) const {
     const auto up = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
     const auto piece = pieces_.find(logical);
     const PiecesId set = piece == pieces_.end() ? logical_.buffer(logical).content.parameters() : piece->second.of;
+    const auto of_holder = [&](std::span<const ParameterRange> ranges) {
+      return up(parameters_in(sizes_.part_of(ranges, of)), copies_.holders(of));
+    };
     std::int64_t size = 0;
-    for (const LayerBucket& bucket : buckets_.of(set)) size += up(parameters_in(bucket.ranges), holders_);
-    if (size == 0) size = up(parameters_in(logical_.pieces(set)), holders_);
+    for (const LayerBucket& bucket : buckets_.of(set)) size += of_holder(bucket.ranges);
+    if (buckets_.of(set).empty()) size = of_holder(logical_.pieces(set));
     return piece == pieces_.end() ? size : up(size, piece->second.count);
   }
 
@@ -154,11 +158,16 @@ class UpdateShards {
     int count;
   };
 
-  /// [holder] ranges cut into equal parts, in order.
-  std::vector<PiecesId> cut_up(std::span<const ParameterRange> ranges) {
-    std::vector<PiecesId> parts;
-    for (int holder = 0; holder < holders_; ++holder) parts.push_back(builder_.pieces(equal_part(ranges, holder, holders_)));
-    return parts;
+  /// A holder's part of the parameters of a class in a logical set.
+  std::vector<ParameterRange> part(PiecesId logical, int holder, ParameterClass of) const {
+    const std::vector<LayerBucket>& buckets = buckets_.of(logical);
+    if (buckets.empty()) return equal_part(sizes_.part_of(logical_.pieces(logical), of), holder, copies_.holders(of));
+    std::vector<ParameterRange> own;
+    for (std::size_t b = buckets.size(); b-- > 0;) {
+      for (const ParameterRange& range : equal_part(sizes_.part_of(buckets[b].ranges, of), holder, copies_.holders(of)))
+        append(own, range);
+    }
+    return own;
   }
   PiecesId parameters(TaskId update, ContentKind kind) const {
     for (const Use& use : logical_.uses(update)) {
@@ -220,15 +229,16 @@ class UpdateShards {
 
   const Schedule& logical_;
   ScheduleBuilder& builder_;
+  const ComposedCopies& copies_;
+  const StateSizes& sizes_;
   const StateBuckets& buckets_;
-  int holders_;
   std::vector<std::vector<TaskId>> series_;
   std::map<TaskId, std::size_t> series_of_;
   std::vector<char> sharded_;  ///< [logical buffer]
   std::vector<char> cut_;      ///< [logical buffer]
   /// [logical buffer] of states that a series has in pieces
   std::map<BufferId, Piece> pieces_;
-  std::map<PiecesId, std::vector<PiecesId>> parts_;  ///< [logical set][holder]
+  std::map<std::pair<PiecesId, ParameterClass>, std::vector<PiecesId>> parts_;  ///< [logical set, class][holder]
 };
 
 }  // namespace tawpipe::detail

@@ -43,12 +43,14 @@ class RankClasses {
     return found;
   }
 
-  /// Kinds and places of the members of its two groups, and where a node ends.
+  /// Kinds and places of the members of its groups, and where a node ends.
   std::vector<std::int32_t> key(Rank rank) const {
     std::vector<std::int32_t> key;
     if (!cluster_.fabric().links.empty()) key.push_back(number(rank));
     add(key, mesh_.group(mesh_.place(rank), {MeshAxis::tensor}), rank);
     add(key, mesh_.group(mesh_.place(rank), {MeshAxis::context}), rank);
+    if (mesh_.whole_experts)
+      add(key, mesh_.group(mesh_.place(rank), {MeshAxis::tensor, MeshAxis::context, MeshAxis::expert}), rank);
     return key;
   }
 

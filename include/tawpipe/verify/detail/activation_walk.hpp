@@ -105,7 +105,7 @@ class ActivationWalk {
   bool is_of(const Activation& held, std::int32_t stage, const Task& task) const {
     const MeshPlace& place = walk_.model().place(task.rank);
     return held.stage == stage && held.microbatch == task.microbatch && held.tensor == place.tensor &&
-           held.context == place.context;
+           held.context == walk_.model().token_part(place);
   }
 
   void expect(TaskId t, Found& found) {
@@ -190,7 +190,10 @@ class ActivationWalk {
     const Task& task = schedule_.task(t);
     const ContentKind kind = walk_.kind(use.buffer);
     const MeshPlace& place = walk_.model().place(task.rank);
-    Activation made{.stage = number(task.stage), .microbatch = task.microbatch, .tensor = place.tensor, .context = place.context};
+    Activation made{.stage = number(task.stage),
+                    .microbatch = task.microbatch,
+                    .tensor = place.tensor,
+                    .context = walk_.model().token_part(place)};
     made.made = kind == ContentKind::saved   ? Made::saved
                 : kind == ContentKind::stash ? Made::stash
                 : task.op == Op::forward     ? Made::forward_output

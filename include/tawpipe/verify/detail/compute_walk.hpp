@@ -57,16 +57,21 @@ class ComputeWalk {
   /// updated.
   bool arrived(TaskId t, const ParameterRange& need, const Use& use) {
     const Task& task = schedule_.task(t);
-    const int tensor = walk_.model().place(task.rank).tensor;
+    const MeshPlace& here = walk_.model().place(task.rank);
     std::int64_t there = 0;
     bool updated = false;
-    std::int32_t other = tensor;
-    walk_.values(use.buffer).visit(need, [&](const ParameterRange& part, const ParameterValue* value) {
-      if (value == nullptr) return;
-      there += part.count();
-      updated = updated || value->updated;
-      if (value->tensor != tensor) other = value->tensor;
-    });
+    std::optional<std::int32_t> other;
+    for (const bool experts : {false, true}) {
+      const std::int32_t mine = walk_.model().weights_part(here, experts);
+      for (const ParameterRange& range : walk_.model().part_of(need, experts)) {
+        walk_.values(use.buffer).visit(range, [&](const ParameterRange& part, const ParameterValue* value) {
+          if (value == nullptr) return;
+          there += part.count();
+          updated = updated || value->updated;
+          if (value->part != mine) other = value->part;
+        });
+      }
+    }
     if (there == 0 && walk_.values(use.buffer).empty()) {
       walk_.unwritten(t, use);
     } else if (there < need.count()) {
@@ -77,8 +82,10 @@ class ComputeWalk {
                           " parameters have arrived in ", describe(schedule_, use.buffer), ": ", describe(schedule_, need));
           },
           "gather the pieces of all ranks that hold one before the task");
-    } else if (other != tensor) {
-      no_weights(t, concat(", but those of tensor-parallel rank ", other, " in ", describe(schedule_, use.buffer)));
+    } else if (other) {
+      const int tensor = walk_.model().tensor;
+      no_weights(t, concat(", but those of ", *other < tensor ? "tensor-parallel rank " : "experts of part ",
+                           *other < tensor ? *other : *other - tensor, " in ", describe(schedule_, use.buffer)));
     } else if (updated) {
       walk_.error(
           "V504", t, task.rank,
@@ -128,7 +135,9 @@ class ComputeWalk {
   void gradients(TaskId t) {
     const Task& task = schedule_.task(t);
     const MeshPlace& here = walk_.model().place(task.rank);
-    const std::uint64_t contribution = walk_.model().contribution(number(task.stage), task.microbatch, here.tensor, here.context);
+    const WholeModel& model = walk_.model();
+    const std::uint64_t dense = model.contribution(number(task.stage), task.microbatch, here.tensor, model.token_part(here));
+    const std::uint64_t of_experts = model.contribution_of_experts(number(task.stage), task.microbatch, model.expert_part(here));
     for (const Use& use : schedule_.uses(t)) {
       if (use.access != Access::write || walk_.kind(use.buffer) != ContentKind::gradients) continue;
       walk_.values(use.buffer).clear();
@@ -153,13 +162,17 @@ class ComputeWalk {
         return;
       }
       bool defined = true;
-      walk_.values(at->buffer).change(need, [&](const ParameterRange&, const ParameterValue* old) {
-        defined = defined && old != nullptr;
-        ParameterValue value = old == nullptr ? ParameterValue{} : *old;
-        value.sum += contribution;
-        ++value.contributions;
-        return std::optional{value};
-      });
+      for (const bool experts : {false, true}) {
+        for (const ParameterRange& range : model.part_of(need, experts)) {
+          walk_.values(at->buffer).change(range, [&](const ParameterRange&, const ParameterValue* old) {
+            defined = defined && old != nullptr;
+            ParameterValue value = old == nullptr ? ParameterValue{} : *old;
+            value.sum += experts ? of_experts : dense;
+            ++value.contributions;
+            return std::optional{value};
+          });
+        }
+      }
       if (!defined) walk_.unwritten(t, *at);
     }
   }

@@ -31,8 +31,12 @@ class ContentsWalk {
         values_.emplace_back();
         if (!buffer.persistent || buffer.copy) continue;  // owners' weights, and sums that begin with zeros, exist at the start
         const bool weights = kind == ContentKind::weights;
-        const ParameterValue start{.tensor = weights ? model_.place(buffer.rank).tensor : 0};
-        for (const ParameterRange& range : rooms_[id<BufferId>(b)].ranges()) values_.back().set(range, start);
+        for (const ParameterRange& range : rooms_[id<BufferId>(b)].ranges()) {
+          for (const bool experts : {false, true}) {
+            const ParameterValue start{.part = weights ? model_.weights_part(model_.place(buffer.rank), experts) : 0};
+            for (const ParameterRange& own : model_.part_of(range, experts)) values_.back().set(own, start);
+          }
+        }
       } else if (buffer.kind() == BufferKind::activations) {
         place_.push_back(static_cast<std::uint32_t>(activations_.size()));
         activations_.push_back({.made = buffer.persistent ? Made::unknown : Made::nothing});

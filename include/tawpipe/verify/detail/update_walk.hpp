@@ -22,7 +22,7 @@ class UpdateWalk {
         updates_(schedule.buffers().size(), 0),
         twice_(updates_.size(), 0),
         users_(updates_.size(), 0),
-        expected_(tensors(schedule)) {
+        expected_(parts(schedule)) {
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       if (schedule.tasks()[t].op != Op::update) continue;
       for (const Use& use : schedule.uses(id<TaskId>(t))) ++users_[index(use.buffer)];
@@ -145,7 +145,10 @@ class UpdateWalk {
     bool operator==(const Expected&) const = default;
   };
 
-  static std::size_t tensors(const Schedule& schedule) { return static_cast<std::size_t>(schedule.parts().mesh.tensor); }
+  static std::size_t parts(const Schedule& schedule) {
+    const Mesh& mesh = schedule.parts().mesh;
+    return static_cast<std::size_t>(mesh.whole_experts ? mesh.shared() : mesh.tensor);
+  }
 
   void states(BufferId buffer, std::string_view code, const std::string& what) {
     walk_.error(
@@ -175,20 +178,31 @@ class UpdateWalk {
         "update persistent weights and optimizer states, of which nothing else is the owner");
   }
 
-  const ParameterMap<Expected>& expected(int tensor) {
-    ParameterMap<Expected>& map = expected_[static_cast<std::size_t>(tensor)];
-    if (!map.empty()) return map;
+  const ParameterMap<Expected>& expected(const MeshPlace& place) {
     const WholeModel& model = walk_.model();
+    const int tensor = place.tensor;
+    const int part = model.expert_parts > 0 ? model.expert_part(place) : tensor;
+    ParameterMap<Expected>& map = expected_[static_cast<std::size_t>(part)];
+    if (!map.empty()) return map;
     const std::int64_t microbatches = schedule_.workload().microbatches();
     for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
       Expected all{0, microbatches * model.context};
       for (std::int64_t m = 0; m < microbatches; ++m) {
         for (int c = 0; c < model.context; ++c) all.sum += model.contribution(static_cast<std::int64_t>(s), m, tensor, c);
       }
-      for (const ParameterRange& range : model.needs(id<StageId>(s))) {
-        map.change(range, [&](const ParameterRange&, const Expected* old) {
-          return std::optional{old == nullptr ? all : Expected{old->sum + all.sum, old->contributions + all.contributions}};
-        });
+      Expected of_experts{0, microbatches};
+      for (std::int64_t m = 0; m < microbatches && model.expert_parts > 0; ++m)
+        of_experts.sum += model.contribution_of_experts(static_cast<std::int64_t>(s), m, part);
+      for (const ParameterRange& need : model.needs(id<StageId>(s))) {
+        for (const bool experts : {false, true}) {
+          const Expected& added = experts ? of_experts : all;
+          for (const ParameterRange& range : model.part_of(need, experts)) {
+            map.change(range, [&](const ParameterRange&, const Expected* old) {
+              return std::optional{old == nullptr ? added
+                                                  : Expected{old->sum + added.sum, old->contributions + added.contributions}};
+            });
+          }
+        }
       }
     }
     return map;
@@ -199,7 +213,7 @@ class UpdateWalk {
     // too long.
     if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
     const Rank rank = schedule_.task(t).rank;
-    const ParameterMap<Expected>& expected = this->expected(walk_.model().place(rank).tensor);
+    const ParameterMap<Expected>& expected = this->expected(walk_.model().place(rank));
     const PackedParameters& states = walk_.rooms()[optimizer];
     found_.clear();
     for (const ParameterRange& range : states.ranges()) {
@@ -302,7 +316,7 @@ class UpdateWalk {
   /// [buffer] of weights, some of which two updates changed
   std::vector<char> twice_;
   std::vector<std::uint32_t> users_;              ///< [buffer] updates that name it
-  std::vector<ParameterMap<Expected>> expected_;  ///< [tensor-parallel rank]
+  std::vector<ParameterMap<Expected>> expected_;  ///< [part of the parameters]
   ParameterMap<Expected> found_;                  ///< of the current update
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
 };
