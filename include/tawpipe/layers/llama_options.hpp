@@ -28,9 +28,9 @@ struct LlamaOptions {
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
 /// model/activation.hpp.
-/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if it has
-/// experts; if the head size is odd; if a microbatch is so small, or the hidden size so large relative to the
-/// others, that activation.hpp's sizes are too small.
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if it
+/// has experts; if the head size is odd; if a microbatch is so small, or the hidden size so large
+/// relative to the others, that activation.hpp's sizes are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
   model.check();
   batch.check();

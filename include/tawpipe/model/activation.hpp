@@ -40,7 +40,9 @@ inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated 
 /// attention keeps for itself, but not its output, which is a product's input; mlp all of width I;
 /// activation silu(gate) and the product. With experts I is what a token passes of them, and the
 /// copies of the normed token that they read (kH) are kept, and the router's probabilities (E, in
-/// float32); the experts' results are not: their weights are applied before the last product.
+/// float32); the experts' results are not: their weights are applied before the last product. Of
+/// products in 8 or 4 bits the second normed H stays in 16, for the router, and a shared expert has
+/// it in the products' format too.
 /// Source: Megatron-LM, core/transformer/moe: token_dispatcher.py, experts.py
 /// (weighted_bias_swiglu_impl).
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
@@ -52,11 +54,14 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
       narrow ? bytes_of(model.products) : static_cast<double>(element);  // bytes of a number that a product reads
   const RecomputeParts again = model.parts_again(recompute);
   const std::int64_t of_mlp = again.mlp ? 0 : again.activation ? model.mlp_matrices() - 1 : mlp_tensors(model) - 1;
+  const std::int64_t of_experts =
+      again.mlp ? 0 : model.routed_copies() + (narrow && model.shared_width > 0 ? hidden : 0);  // tokens that they read
+  const std::int64_t of_router =
+      (again.mlp ? 0 : 4 * std::int64_t{model.experts}) + (model.is_routed() && !again.layernorm ? element * hidden : 0);
+  const std::int64_t normed = again.layernorm ? 0 : (model.is_routed() ? 1 : 2) * hidden;
   const auto inputs =
-      static_cast<std::int64_t>(
-          input * static_cast<double>((again.layernorm ? 0 : 2 * hidden) + (again.mlp || again.activation ? 0 : inner) +
-                                      (again.mlp ? 0 : model.routed_copies()) + (narrow ? model.query_width() : 0))) +
-      (again.mlp ? 0 : 4 * std::int64_t{model.experts});
+      of_router + static_cast<std::int64_t>(input * static_cast<double>(normed + (again.mlp || again.activation ? 0 : inner) +
+                                                                        of_experts + (narrow ? model.query_width() : 0)));
   const std::int64_t masks = model.fused_attention ? 0 : 2 * hidden;
   const std::int64_t linear =
       inputs + masks +
@@ -79,8 +84,8 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
 /// Forward workspace: what the policy does not keep of a layer, all of it at once (an upper bound),
 /// and two tensors [microbatch, sequence, hidden] under construction. Backward workspace: the same
 /// tensors computed again, the gradient of the residual stream, and the wider of the gradients in
-/// flight inside the layer: of silu(gate), up and product (3I) and of the copies for experts, or of query, key, value and
-/// attention output (2Q + 2K).
+/// flight inside the layer: of silu(gate), up and product (3I) and of the copies for experts (kH),
+/// or of query, key, value and attention output (2Q + 2K).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1 and 2, for RMSNorm, rotary embedding,
 /// grouped-query attention, SwiGLU and fused attention, without dropout.
 inline ActivationBytes layer_activations(const Transformer& model, const Batch& batch, Recompute recompute) {
@@ -104,9 +109,9 @@ inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& ba
 
 /// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: for
 /// each layer the inputs of its matrices and the gradients of their outputs, [microbatch, sequence]
-/// of 4H + 2Q + 2K + 4I, and kH with experts. With Recompute::none they fit over saved activations that are not read
-/// again; otherwise recomputed ones must be held, and with named parts only those: both normed H for
-/// layernorm, the MLP's tensors of width I or its product. An embedding waits for the gradient of
+/// of 4H + 2Q + 2K + 4I, and kH with experts. With Recompute::none they fit over saved activations
+/// that are not read again; otherwise recomputed ones must be held, and with named parts only those:
+/// both normed H for layernorm, the MLP's tensors of width I or its product. An embedding waits for the gradient of
 /// its output [microbatch, sequence, hidden], which lies among a layer's where there is one and it
 /// fits. A head whose loss is computed in chunks leaves the gradient of all logits [microbatch,
 /// sequence, vocab], after all others. Source: the layout of layers/layer_tensors.hpp.

@@ -90,6 +90,8 @@ struct Kernel {
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
   bool pytorch = false;           ///< attention by PyTorch's own kernel
   bool aligned = false;           ///< a product whose operands are padded to whole 16 bytes a row
+  /// a product whose by_tensor is the tokens: without sequence parallelism ranks have all of them
+  bool by_tokens = false;
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -108,7 +110,7 @@ struct Kernel {
       return part;
     }
     const bool attends = kind == Kind::attention || kind == Kind::attention_backward || by_tensor == Dimension::batch;
-    part.divide(by_tensor, by.tensor);
+    if (by.sequence_parallel || !by_tokens) part.divide(by_tensor, by.tensor);
     part.divide(by_context, by.context);
     part.divide(attends ? Dimension::batch : by_context, by.expert);
     const bool whole = by_tensor == Dimension::none || (by_tensor == Dimension::m && !by.sequence_parallel);

@@ -50,7 +50,7 @@ inline LayerCode parse_layer_code(std::string_view text) {
 /// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I =
 /// intermediate: query [H, Q], key and value [H, K], output [Q, H], gate (if gated) and up [H, I],
 /// down [I, H]. With experts a layer has E MLPs of width I in place of one, a router [H, E] that
-/// chooses k of them for each token, and, if shared_width is S, one more of width S for all tokens.
+/// chooses k of them for each token, and, if shared_width is J, one more of width J for all tokens.
 /// No token is dropped, and experts are taken to get equally many.
 /// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; Ainslie et al. 2023, GQA,
 /// arXiv:2305.13245; Jiang et al. 2024, Mixtral, arXiv:2401.04088, section 2.1; Dai et al. 2024,
@@ -101,12 +101,13 @@ struct Transformer {
   LayerCode code = LayerCode::megatron;
   int experts = 0;            ///< E: of each layer, each `intermediate` wide; 0: one MLP
   int experts_per_token = 0;  ///< k: that a token passes
-  int shared_width = 0;       ///< S: of the expert that every token passes; 0: none
+  int shared_width = 0;       ///< J: of the expert that every token passes; 0: none
 
   static constexpr int max_layers = LayerStack::max_layers;
   static constexpr int max_hidden = 1 << 17;        ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;  ///< also of all that a token passes
   static constexpr int max_expert_width = 1 << 22;  ///< of all experts of a layer together
+  static constexpr int max_experts = 1 << 12;       ///< of a layer
   static constexpr int max_vocab = 1 << 22;
 
   /// Width of one head. @pre check() passes
@@ -178,20 +179,20 @@ struct Transformer {
   std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
   /// Whether a router sends each token to some of several experts.
   bool is_routed() const { return experts > 0; }
-  /// The width of an MLP's inner tensors for one token: I, or with experts kI + S.
+  /// The width of an MLP's inner tensors for one token: I, or with experts kI + J.
   std::int64_t token_width() const {
     return is_routed() ? std::int64_t{experts_per_token} * intermediate + shared_width : intermediate;
   }
-  /// The width of all MLPs of a layer together: I, or with experts EI + S.
+  /// The width of all MLPs of a layer together: I, or with experts EI + J.
   std::int64_t mlp_width() const { return is_routed() ? std::int64_t{experts} * intermediate + shared_width : intermediate; }
   /// Numbers of a token's copies for its experts: kH, or none.
   std::int64_t routed_copies() const { return is_routed() ? std::int64_t{experts_per_token} * hidden : 0; }
   /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
-  /// 3H(EI + S) + HE.
+  /// 3H(EI + J) + HE.
   std::int64_t layer_matrix_parameters() const { return matrix_parameters(mlp_width()); }
   /// Of them, those that are not of experts with a router before them.
   std::int64_t dense_matrix_parameters() const { return matrix_parameters(is_routed() ? shared_width : intermediate); }
-  /// Of all, those that one token passes: with experts 3H(kI + S) + HE in place of all.
+  /// Of all, those that one token passes: with experts 3H(kI + J) + HE in place of all.
   std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
@@ -275,7 +276,7 @@ TAWPIPE_INLINE void Transformer::check_experts() const {
     if (shared_width != 0) fail(concat("a shared expert of width ", shared_width, ", but no experts beside it"));
     return;
   }
-  check_size(experts, "the number of experts", max_intermediate);
+  check_size(experts, "the number of experts", max_experts);
   check_size(experts_per_token, "the number of experts a token", experts);
   if (shared_width < 0) fail(concat("a shared expert of width ", shared_width, " is impossible; 0 is none"));
   if (mlp_width() > max_expert_width) {

@@ -97,11 +97,13 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// Transformer, V vocabulary.
 ///
 /// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in
-/// the forward (of experts, of those that it passes), as much for the gradient of its input and as much for that of its weight;
-/// the attention core, causal at half, 4 S S Q / 2 a sequence in the forward (scores and their product with the values) and twice
-/// that in the backward, all of it in backward_input. The scores that fused attention computes a second time inside its backward
-/// kernel are counted nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
-/// Recomputation is counted separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
+/// the forward (of experts, of those that it passes), as much for the gradient of its input and as
+/// much for that of its weight; the attention core, causal at half, 4 S S Q / 2 a sequence in the
+/// forward (scores and their product with the values) and twice that in the backward, all of it in
+/// backward_input. The scores that fused attention computes a second time inside its backward
+/// kernel are counted nowhere: they are not model operations (MFU), so they belong to the rate that
+/// the kernel reaches. Recomputation is counted separately, in `recompute`: of decoder layers, and
+/// of the head where its loss is computed in chunks.
 ///
 /// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a
 /// stage that has only the head, where a second copy is held.
@@ -246,8 +248,8 @@ inline constexpr TransformerOption transformer_options[] = {
     transformer_option<&Transformer::edges_count_as_layers>("edges_count_as_layers", 0, 1),
     transformer_option<&Transformer::narrow_gathers>("narrow_gathers", 0, 1),
     transformer_option<&Transformer::products>("products", 0, product_formats - 1),
-    transformer_option<&Transformer::experts>("experts", 0, Transformer::max_intermediate),
-    transformer_option<&Transformer::experts_per_token>("experts_per_token", 0, Transformer::max_intermediate),
+    transformer_option<&Transformer::experts>("experts", 0, Transformer::max_experts),
+    transformer_option<&Transformer::experts_per_token>("experts_per_token", 0, Transformer::max_experts),
     transformer_option<&Transformer::shared_width>("shared_width", 0, Transformer::max_intermediate),
 };
 
@@ -321,6 +323,7 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
       option.set(model, value);
     }
   }
+  if (model.is_routed() && model.mlp_width() > Transformer::max_expert_width) return std::nullopt;
   return model.parameters() == stack.parameters() ? std::optional{std::move(model)} : std::nullopt;
 }
 

@@ -55,7 +55,9 @@ class BodyWriter : public BodySteps {
     const double routed = sharing.whole_experts ? static_cast<double>(model.experts_per_token) * model.intermediate : 0;
     mlp_out_ = 2 * tokens_ * hidden_ * (width - routed) / sharing.tensor;
     mlp_in_ = static_cast<double>(model.mlp_matrices() - 1) * mlp_out_;
-    experts_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices()) * routed / sharing.tensor;
+    experts_out_ = 2 * tokens_ * hidden_ * routed / sharing.tensor;
+    experts_ = static_cast<double>(model.mlp_matrices()) * experts_out_;
+    softmax_ = 5 * tokens_ * element_ * model.experts * sharing.token_ranks() / sharing.token_parts();
     copies_ = static_cast<double>(model.routed_copies()) * tokens_ * element_ / sharing.tensor;
     router_ = 2 * tokens_ * hidden_ * model.experts * sharing.token_ranks() / sharing.token_parts();
     routed_ = model.is_routed() ? tokens_ * element_ * (hidden_ + static_cast<double>(model.routed_copies())) : 0;
@@ -147,9 +149,13 @@ class BodyWriter : public BodySteps {
   /// @param again  gather another input at the same time, for the gradient of the weights. @return
   /// that gather; -1: none
   std::int32_t gathered_product(bool gradients, double flops, double traffic, bool overlap, bool again = false) {
+    return gathered_product(gradients, flops, traffic, overlap, again, gathered_);
+  }
+  /// @param number  bytes of each number that is gathered
+  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool overlap, bool again, double number) {
     const std::int32_t before = last_compute();
     if (!overlap || model_.gathers_apart()) {
-      const std::int32_t gathered = gather(gradients, before, gathered_);
+      const std::int32_t gathered = gather(gradients, before, number);
       const std::int32_t other = again ? gather(false, before, gathered_) : -1;
       const bool waits = other >= 0 && model_.is_torchtitan();
       compute(flops, traffic, {waits ? other : gathered < 0 ? last() : gathered});
@@ -194,7 +200,7 @@ class BodyWriter : public BodySteps {
     attention(false);
     summed_product(out_, 0, overlaps());
     compute(0, 5 * residual_);  // residual sum 3H, norm 2H
-    if (model_.is_routed()) return routed_forward();
+    if (model_.is_routed()) return routed_forward(layer >= 0 || !model_.stops_early());
     gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
     if (layer < 0 && model_.stops_early()) return;
     summed_product(mlp_out_, 0, overlaps());
@@ -203,21 +209,22 @@ class BodyWriter : public BodySteps {
   /// The MLPs of a layer with experts, and the residual sum. A shared expert is computed before the
   /// tokens are sent, as without --moe-shared-expert-overlap. Source: Megatron-LM,
   /// core/transformer/moe: moe_layer.py, token_dispatcher.py (MoEAlltoAllTokenDispatcher).
-  void routed_forward() {
-    compute(router_, 0);
-    const double before = sharing_.whole_experts ? 0 : routed_;
+  /// @param results  compute the last products, and send and add up what they give
+  void routed_forward(bool results) {
+    compute(router_, softmax_);
+    const double around = sharing_.whole_experts ? 0 : routed_;
     if (mlp_in_ > 0) {
-      gathered_product(false, mlp_in_, before + (sharing_.whole_experts ? 0 : 5 * swiglu_), false);
-      summed_product(mlp_out_, before, false);
+      gathered_product(false, mlp_in_, around + (sharing_.whole_experts ? 0 : 5 * swiglu_), false, false, element_);
+      if (results) summed_product(mlp_out_, around, false);
     }
     if (sharing_.whole_experts) {
       compute(0, routed_);
       send_to_experts(false);
-      compute(experts_, 5 * swiglu_, {last()});
-      send_to_experts(false);
-      compute(0, routed_, {last()});
+      compute(results ? experts_ : experts_ - experts_out_, 5 * swiglu_, {last()});
+      if (results) send_to_experts(false);
+      if (results) compute(0, routed_, {last()});
     }
-    compute(0, 3 * residual_);
+    if (results) compute(0, 3 * residual_);
   }
   /// Each rank's copies of its tokens to the experts that these pass, or back.
   void send_to_experts(bool gradients) { collective(Kind::all_to_all, Axis::all, gradients, copies_, last_compute()); }
@@ -233,12 +240,12 @@ class BodyWriter : public BodySteps {
     std::int32_t summed = -1;
     if (mlp_in_ > 0) {
       const double around = sharing_.whole_experts ? 0 : routed_;
-      gathered_product(true, mlp_out_, around, false);
+      gathered_product(true, mlp_out_, around, false, false, element_);
       compute(mlp_in_, around + (sharing_.whole_experts ? 0 : swiglu));
       summed = sum(true);
       if (weight) compute(mlp_in_ + mlp_out_, 0, {});
     }
-    compute(router_ * (weight ? 2 : 1), norm + branches, {summed});
+    compute(router_ * (weight ? 2 : 1), norm + branches + softmax_, {summed});
   }
 
   void backward_layer(bool input, bool weight, std::int32_t layer) {
@@ -255,7 +262,7 @@ class BodyWriter : public BodySteps {
     const double branches = 9 * inner(hidden_);
     // Includes the norms that are computed again: 2H each.
     const double norm = (own || parts.layernorm ? 8 : 6) * residual_;
-    if (parts.mlp && model_.is_routed()) routed_forward();
+    if (parts.mlp && model_.is_routed()) routed_forward(true);
     if (parts.mlp && !model_.is_routed()) {
       gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
       summed_product(mlp_out_, 0, overlaps());
@@ -367,6 +374,8 @@ class BodyWriter : public BodySteps {
   double mlp_out_ = 0;
   double router_ = 0;
   double experts_ = 0;  ///< of whole experts, all products
+  double experts_out_ = 0;
+  double softmax_ = 0;  ///< bytes that a router's softmax and choice move
   double routed_ = 0;   ///< bytes of tokens read and copied for experts, or the other way
   double copies_ = 0;   ///< bytes of the copies of one rank's tokens
   double attention_ = 0;

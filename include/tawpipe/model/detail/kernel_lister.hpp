@@ -220,6 +220,7 @@ class KernelLister {
   void of_matrix(const Matrix& matrix) {
     kernels.back().batch = matrix.count;
     kernels.back().of_experts = matrix.copies > 1 || matrix.count > 1;
+    kernels.back().by_tokens = matrix.by == Dimension::m;
   }
   /// The product of tokens with a matrix, for the visits above.
   void of_tokens(KernelPass pass, const Matrix& matrix) {
