@@ -16,14 +16,21 @@ namespace tawpipe::inline v0 {
 /// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size;
 /// num_key_value_heads (default: as many as heads), head_dim (default: hidden_size / heads),
 /// tie_word_embeddings (default: false), torch_dtype or dtype (default: bfloat16). model_type must
-/// be llama, mistral, qwen2 or qwen3 where given. Ignored: biases (a Qwen2 has some) and norms of a
-/// head's query and key (a Qwen3), less than 0.01 % of their parameters, a sliding window
-/// (attention counts as full), quantization.
+/// be llama, mistral, qwen2 or qwen3 where given, or of experts in every layer:
+///   mixtral    num_local_experts, num_experts_per_tok; intermediate_size is an expert's width
+///   olmoe      num_experts, num_experts_per_tok; the same
+///   qwen3_moe  num_experts, num_experts_per_tok, moe_intermediate_size, an expert's width in place
+///              of intermediate_size; decoder_sparse_step 1 and no mlp_only_layers where given
+///   qwen2_moe  the same, and shared_expert_intermediate_size
+/// Ignored: biases (a Qwen2 has some) and norms of queries and keys (a Qwen3, an OLMoE), less than
+/// 0.01 % of their parameters, the gate of a shared expert (a Qwen2), how the weights of a token's
+/// experts are normed, a sliding window (attention counts as full), quantization.
+/// Source: Hugging Face transformers, models/*/configuration_*.py.
 /// @param source  the text's name in messages, e.g. its path
 /// @param name    the model's name
 /// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a
-/// wrong type, the model is a mixture of experts or of another type, or Transformer::check refuses
-/// its sizes.
+/// wrong type, the model is of another type, some of its layers have experts and some none, or
+/// Transformer::check refuses its sizes.
 TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name);
 
 /// Reads a config.json, or the one inside a folder. The model takes the folder's name.
@@ -63,17 +70,47 @@ inline std::string abbreviated(std::string_view text) {
   return text.size() > 60 ? out + "..." : out;
 }
 
-/// Rejects models that `Transformer` cannot describe.
-inline void check_modelled(JsonValue config) {
+/// What a model_type calls its number of experts, the width of each and that of the shared one.
+struct ExpertKeys {
+  std::string_view type;
+  std::string_view experts;
+  std::string_view width = "intermediate_size";
+  std::string_view shared = {};  ///< none: there is no shared expert
+};
+inline constexpr ExpertKeys expert_keys[] = {
+    {"mixtral", "num_local_experts"},
+    {"qwen2_moe", "num_experts", "moe_intermediate_size", "shared_expert_intermediate_size"},
+    {"qwen3_moe", "num_experts", "moe_intermediate_size"},
+    {"olmoe", "num_experts"},
+};
+
+/// Rejects models that `Transformer` cannot describe. @return the keys of its experts; null: dense
+inline const ExpertKeys* check_modelled(JsonValue config) {
+  const auto type = config.find_given("model_type");
+  for (const ExpertKeys& keys : expert_keys) {
+    if (!type || !type->is_text() || type->text() != keys.type) continue;
+    const auto step = config.find_given("decoder_sparse_step");
+    if (step && !(step->is_number() && step->number() == 1)) {
+      step->fail("layers with and without experts are not modelled together; it must be 1, for experts in every layer");
+    }
+    const auto dense = config.find_given("mlp_only_layers");
+    if (dense && dense->size() > 0) {
+      dense->fail("layers with and without experts are not modelled together; it must be empty, for experts in every layer");
+    }
+    return &keys;
+  }
   for (const std::string_view key : {"num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size"}) {
     const auto value = config.find_given(key);
     if (!value || (value->is_number() && (value->number() == 0 || value->number() == 1))) continue;
-    value->fail("describes a mixture of experts, which is not modelled; give a dense decoder");
+    value->fail(
+        "describes a mixture of experts, which is modelled where model_type is mixtral, qwen2_moe, qwen3_moe or olmoe; give one "
+        "of these or a dense decoder");
   }
-  const auto type = config.find_given("model_type");
   if (type && type->text() != "llama" && type->text() != "mistral" && type->text() != "qwen2" && type->text() != "qwen3") {
-    type->fail(concat(quote(abbreviated(type->text())), " is not modelled; known: llama, mistral, qwen2, qwen3"));
+    type->fail(concat(quote(abbreviated(type->text())),
+                      " is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe"));
   }
+  return nullptr;
 }
 
 /// Limits of a config.json, which may also contain anything that is not read.
@@ -84,13 +121,18 @@ inline constexpr JsonLimits config_limits{.depth = 32};
 TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
   const JsonDocument json{text, concat("config ", quote(source)), detail::config_limits};
   const JsonValue config = json.root();
-  detail::check_modelled(config);
+  const detail::ExpertKeys* const experts = detail::check_modelled(config);
   Transformer model{.name = detail::abbreviated(name),
                     .layers = config.at("num_hidden_layers").whole<int>(),
                     .hidden = config.at("hidden_size").whole<int>(),
                     .heads = config.at("num_attention_heads").whole<int>(),
-                    .intermediate = config.at("intermediate_size").whole<int>(),
+                    .intermediate = config.at(experts != nullptr ? experts->width : "intermediate_size").whole<int>(),
                     .vocab = config.at("vocab_size").whole<int>()};
+  if (experts != nullptr) {
+    model.experts = config.at(experts->experts).whole<int>(1);
+    model.experts_per_token = config.at("num_experts_per_tok").whole<int>(1);
+    if (!experts->shared.empty()) model.shared_width = config.at(experts->shared).whole<int>();
+  }
   if (const auto tied = config.find_given("tie_word_embeddings")) model.tied = tied->boolean();
   const auto kv_heads = config.find_given("num_key_value_heads");
   model.kv_heads = kv_heads ? kv_heads->whole<int>() : model.heads;

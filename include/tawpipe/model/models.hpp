@@ -115,6 +115,27 @@ inline Transformer qwen_3(std::string_view name, int layers, int hidden, int hea
   model.head_dim = 128;
   return model;
 }
+/// Experts in every layer, `width` wide each.
+inline Transformer mixture(std::string_view name, int layers, int hidden, int heads, int kv_heads, int width, int vocab,
+                           int experts, int experts_per_token) {
+  Transformer model = decoder(name, Dtype::bf16, layers, hidden, heads, kv_heads, width, vocab);
+  model.experts = experts;
+  model.experts_per_token = experts_per_token;
+  return model;
+}
+/// Qwen3 with experts: 128, 8 a token.
+inline Transformer qwen_3_experts(std::string_view name, int layers, int hidden, int heads, int width) {
+  Transformer model = mixture(name, layers, hidden, heads, 4, width, 151936, 128, 8);
+  model.head_dim = 128;
+  return model;
+}
+/// Grok-1: one matrix for embedding and output; two of its four norms a layer are left out.
+inline Transformer grok_1() {
+  Transformer model = mixture("grok-1", 64, 6144, 48, 8, 32768, 131072, 8, 2);
+  model.head_dim = 128;
+  model.tied = true;
+  return model;
+}
 
 /// Layers and hidden size of "llama-LxH"; nothing if `text` has a different form. A number too
 /// large for int is its maximum.
@@ -142,6 +163,11 @@ inline constexpr std::string_view gpt_3_source = "Brown et al. 2020, GPT-3, arXi
 inline constexpr std::string_view mistral_source = "Jiang et al. 2023, Mistral 7B, arXiv:2310.06825, table 1";
 inline constexpr std::string_view qwen_25_source = "Qwen Team 2024, Qwen2.5, arXiv:2412.15115, and its published config.json";
 inline constexpr std::string_view qwen_3_source = "Qwen Team 2025, Qwen3, arXiv:2505.09388, and its published config.json";
+inline constexpr std::string_view mixtral_source = "Jiang et al. 2024, Mixtral, arXiv:2401.04088, and its published config.json";
+inline constexpr std::string_view mixtral_22b_source = "Mistral AI, Mixtral 8x22B v0.1, its published config.json";
+inline constexpr std::string_view olmoe_source =
+    "Muennighoff et al. 2024, OLMoE, arXiv:2409.02060, and its published config.json";
+inline constexpr std::string_view grok_source = "xAI, Grok-1, its published code, github.com/xai-org/grok-1";
 
 inline constexpr ModelPreset presets[] = {
     {"llama-48x1024", "0.65 billion parameters, 32 heads, tied", family_source, [] { return llama_family(48, 1024); }},
@@ -178,6 +204,17 @@ inline constexpr ModelPreset presets[] = {
      [] { return qwen_3("qwen3-14b", 40, 5120, 40, 17408); }},
     {"qwen3-32b", "33 billion parameters, 8 key-value heads, heads of 128", qwen_3_source,
      [] { return qwen_3("qwen3-32b", 64, 5120, 64, 25600); }},
+    {"mixtral-8x7b", "47 billion parameters, 13 active, 8 experts, 2 a token", mixtral_source,
+     [] { return mixture("mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 8, 2); }},
+    {"mixtral-8x22b", "141 billion parameters, 39 active, 8 experts, 2 a token", mixtral_22b_source,
+     [] { return mixture("mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 8, 2); }},
+    {"qwen3-30b-a3b", "31 billion parameters, 3.3 active, 128 experts, 8 a token", qwen_3_source,
+     [] { return qwen_3_experts("qwen3-30b-a3b", 48, 2048, 32, 768); }},
+    {"qwen3-235b-a22b", "235 billion parameters, 22 active, 128 experts, 8 a token", qwen_3_source,
+     [] { return qwen_3_experts("qwen3-235b-a22b", 94, 4096, 64, 1536); }},
+    {"olmoe-1b-7b", "6.9 billion parameters, 1.3 active, 64 experts, 8 a token", olmoe_source,
+     [] { return mixture("olmoe-1b-7b", 16, 2048, 16, 16, 1024, 50304, 64, 8); }},
+    {"grok-1", "316 billion parameters, 84 active, 8 experts, 2 a token, tied", grok_source, [] { return grok_1(); }},
 };
 
 /// Llama 3.1 and 3.3 have the sizes of Llama 3.
