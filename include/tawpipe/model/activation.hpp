@@ -111,10 +111,10 @@ inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& ba
 /// each layer the inputs of its matrices and the gradients of their outputs, [microbatch, sequence]
 /// of 4H + 2Q + 2K + 4I, and kH with experts. With Recompute::none they fit over saved activations
 /// that are not read again; otherwise recomputed ones must be held, and with named parts only those:
-/// both normed H for layernorm, the MLP's tensors of width I or its product. An embedding waits for the gradient of
-/// its output [microbatch, sequence, hidden], which lies among a layer's where there is one and it
-/// fits. A head whose loss is computed in chunks leaves the gradient of all logits [microbatch,
-/// sequence, vocab], after all others. Source: the layout of layers/layer_tensors.hpp.
+/// both normed H for layernorm, the MLP's tensors of width I or its product. An embedding waits for
+/// the gradient of its output [microbatch, sequence, hidden], which lies among a layer's where there
+/// is one and it fits. A head whose loss is computed in chunks leaves the gradient of all logits
+/// [microbatch, sequence, vocab], after all others. Source: the layout of layers/layer_tensors.hpp.
 inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
                                 bool embedding, bool head = false) {
   const std::int64_t hidden = model.hidden;

@@ -101,8 +101,9 @@ inline void add_block_copies(StageWork& work, const Transformer& model, const Ba
   }
 }
 
-/// Tensor-parallel ranks split each expert's width, so that all of them have the copies of all tokens
-/// that experts read, kH a token, and their gradients: the part that other ranks would have.
+/// Tensor-parallel ranks split each expert's width, so all of them have the copies of all tokens
+/// that experts read, kH a token, and their gradients: the part that other ranks would have, in
+/// memory and moved to experts and back.
 inline void add_routed_copies(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute,
                               const Sharing& sharing) {
   const auto element = static_cast<double>(size_bytes(model.dtype));
@@ -118,6 +119,10 @@ inline void add_routed_copies(StageWork& work, const Transformer& model, const B
     work.stash += copies * work.recomputed;
   }
   work.backward_workspace += Bytes{static_cast<std::int64_t>(numbers * element)};
+  const double moved = numbers * element * (model.experts_per_token + 1) / model.experts_per_token;  // one way
+  const int ways = !again ? 0 : recompute == Recompute::full && model.stops_early() ? 1 : 2;
+  work.forward_traffic += Bytes{static_cast<std::int64_t>(2 * work.layers * moved)};
+  work.backward_traffic += Bytes{static_cast<std::int64_t>((2 * work.layers + ways * work.recomputed) * moved)};
 }
 
 inline void check_experts(const Transformer& model, const Sharing& sharing) {
@@ -176,13 +181,18 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }
-  const bool splits_experts = model.is_routed() && sharing.tensor > 1 && !sharing.whole_experts;
-  if (splits_experts && work.layers > 0) add_routed_copies(work, model, batch, recompute, sharing);
   const std::int64_t experts =
       sharing.whole_experts ? work.layers * (model.layer_matrix_parameters() - model.dense_matrix_parameters()) : 0;
   work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
+  if (sharing.whole_experts && work.layers > 0) {  // what is sent to experts, beside what they keep
+    const Bytes sent{part(batch.tokens() * model.routed_copies() * element, both)};
+    work.forward_workspace += sent;
+    work.backward_workspace += sent;
+  }
   work.edge_parameters = part(work.edge_parameters, sharing.tensor);
   for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), both)};
+  const bool splits_experts = model.is_routed() && sharing.tensor > 1 && !sharing.whole_experts;
+  if (splits_experts && work.layers > 0) add_routed_copies(work, model, batch, recompute, sharing);
   for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight}) {
     *flops = *flops / static_cast<double>(both);
   }

@@ -35,18 +35,19 @@ struct TrafficBytes {
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
 ///   experts    copy tokens, add results up   2(k + 1)H     the same                                 2(k + 1)H
 ///   router     softmax and choice in float32        5E     the same                                        5E
-/// The backward includes recomputation: all of the forward (full; but the last residual sum, 3H,
-/// where that stops early), or norms and SwiGLU (selective, unless it covers other parts). With
-/// experts I is what a token passes of them.
+/// The backward includes recomputation: all of the forward (full; but the last residual sum, 3H, and
+/// the sum of experts' results, where that stops early), or norms and SwiGLU (selective, unless it
+/// covers other parts). With experts I is what a token passes of them.
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.token_width();
   const std::int64_t rotary = 2 * (model.query_width() + model.key_width());
-  const std::int64_t routing = model.is_routed() ? 2 * (model.experts_per_token + 1) * hidden + 5 * model.experts : 0;
+  const std::int64_t copies = model.is_routed() ? model.routed_copies() + hidden : 0;  // to experts, or back
+  const std::int64_t routing = 2 * copies + 5 * model.experts;
   const std::int64_t mlp = (model.gated ? 5 : 2) * inner;
   const std::int64_t forward = 10 * hidden + rotary + mlp + routing;
   std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner + routing;
-  if (recompute == Recompute::full) backward += forward - (model.stops_early() ? 3 * hidden : 0);
+  if (recompute == Recompute::full) backward += forward - (model.stops_early() ? 3 * hidden + copies : 0);
   const RecomputeParts parts = model.parts_again(recompute);
   const bool chosen = model.chooses_parts(recompute);
   if (chosen || parts.layernorm) backward += 4 * hidden;

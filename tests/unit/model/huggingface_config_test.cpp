@@ -151,16 +151,78 @@ TEST_CASE("impossible sizes and unknown dtypes name the file") {
   CHECK_THROWS_AS(parse(minimal(R"(, "head_dim": -128)")), InputError);
 }
 
-TEST_CASE("a mixture of experts and other kinds of models are refused") {
+TEST_CASE("mixtures of experts in every layer are read") {
+  const auto mixtral = parse(read(data + "mixture_of_experts.json"));
+  CHECK(mixtral.experts == 8);
+  CHECK(mixtral.experts_per_token == 2);
+  CHECK(mixtral.intermediate == 14336);
+  CHECK(mixtral.parameters() == 46'702'792'704);
+
+  const auto olmoe = parse(minimal(R"(, "model_type": "olmoe", "num_experts": 64, "num_experts_per_tok": 8)"));
+  CHECK(olmoe.experts == 64);
+  CHECK(olmoe.experts_per_token == 8);
+  CHECK(olmoe.intermediate == 176);
+
+  const std::string_view experts = R"(, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24)";
+  const auto qwen3 =
+      parse(minimal(tawpipe::concat(R"(, "model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": [])",
+                                    R"(, "norm_topk_prob": true)", experts)));
+  CHECK(qwen3.experts == 16);
+  CHECK(qwen3.experts_per_token == 4);
+  CHECK(qwen3.intermediate == 24);
+  CHECK(qwen3.shared_width == 0);
+
+  const auto qwen2 =
+      parse(minimal(tawpipe::concat(R"(, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 96)", experts)));
+  CHECK(qwen2.experts == 16);
+  CHECK(qwen2.intermediate == 24);
+  CHECK(qwen2.shared_width == 96);
+}
+
+TEST_CASE("experts that are not in every layer, or not said, are refused") {
+  const std::string qwen3 =
+      R"(, "model_type": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24)";
   CHECK_THROWS_WITH_AS(
-      parse(read(data + "mixture_of_experts.json")),
-      "config 'c': num_local_experts: describes a mixture of experts, which is not modelled; give a dense decoder", InputError);
+      parse(minimal(qwen3 + R"(, "decoder_sparse_step": 2)")),
+      "config 'c': decoder_sparse_step: layers with and without experts are not modelled together; it must be 1, "
+      "for experts in every layer",
+      InputError);
+  CHECK_THROWS_WITH_AS(
+      parse(minimal(qwen3 + R"(, "mlp_only_layers": [0])")),
+      "config 'c': mlp_only_layers: layers with and without experts are not modelled together; it must be empty, "
+      "for experts in every layer",
+      InputError);
+  CHECK_THROWS_AS(parse(minimal(qwen3 + R"(, "mlp_only_layers": 0)")), InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "mixtral", "num_experts_per_tok": 2)")),
+                       "config 'c': 'num_local_experts' is missing", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "olmoe", "num_experts": 8)")),
+                       "config 'c': 'num_experts_per_tok' is missing", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "olmoe", "num_experts": 0, "num_experts_per_tok": 2)")),
+                       "config 'c': num_experts: expected a whole number from 1 to 2147483647, not 0", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 9)")),
+                       "config 'c': cannot be used: model 'm': the number of experts a token must be 1 to 8, not 9", InputError);
+  CHECK_THROWS_WITH_AS(
+      parse(minimal(R"(, "model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24)")),
+      "config 'c': 'shared_expert_intermediate_size' is missing", InputError);
+}
+
+TEST_CASE("other mixtures of experts and other kinds of models are refused") {
+  CHECK_THROWS_WITH_AS(parse(read(data + "some_layers_with_experts.json")),
+                       "config 'c': n_routed_experts: describes a mixture of experts, which is modelled where model_type is "
+                       "mixtral, qwen2_moe, qwen3_moe or olmoe; give one of these or a dense decoder",
+                       InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "n_routed_experts": 64)")), InputError);
+  CHECK_THROWS_AS(parse(minimal(R"(, "model_type": "llama", "num_local_experts": 8)")), InputError);
+  CHECK_THROWS_AS(parse(minimal(R"(, "model_type": "gpt_oss", "num_local_experts": 32)")), InputError);
   CHECK_NOTHROW(parse(minimal(R"(, "num_local_experts": 0)")));  // some dense configs say so
-  CHECK_THROWS_WITH_AS(parse(read(data + "gpt2.json")),
-                       "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2, qwen3", InputError);
-  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "a\nb")")),
-                       "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3", InputError);
+  CHECK_THROWS_WITH_AS(
+      parse(read(data + "gpt2.json")),
+      "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe",
+      InputError);
+  CHECK_THROWS_WITH_AS(
+      parse(minimal(R"(, "model_type": "a\nb")")),
+      "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe",
+      InputError);
 }
 
 TEST_CASE("a model is found by preset, by sizes, or by path") {
@@ -190,15 +252,17 @@ TEST_CASE("a config cut off anywhere gives only an input error") {
 }
 
 TEST_CASE("a config with any byte replaced, lost or doubled gives a model or an input error") {
-  const auto text = read(data + "mistral_nemo.json");
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    for (const char byte : {'\0', '\n', '"', '0', '9', '-', '.', 'e', ',', ':', '{', '}', '[', '\\', '\x7f', '\xff'}) {
-      auto mutated = text;
-      mutated[at] = byte;
-      check_only_input_errors(mutated);
+  for (const char* file : {"mistral_nemo.json", "mixture_of_experts.json"}) {
+    const auto text = read(data + file);
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      for (const char byte : {'\0', '\n', '"', '0', '9', '-', '.', 'e', ',', ':', '{', '}', '[', '\\', '\x7f', '\xff'}) {
+        auto mutated = text;
+        mutated[at] = byte;
+        check_only_input_errors(mutated);
+      }
+      check_only_input_errors(std::string{text}.erase(at, 1));
+      check_only_input_errors(std::string{text}.insert(at, 1, text[at]));
     }
-    check_only_input_errors(std::string{text}.erase(at, 1));
-    check_only_input_errors(std::string{text}.insert(at, 1, text[at]));
   }
 }
 

@@ -39,6 +39,27 @@ TEST_CASE("published models have their published numbers of parameters") {
   CHECK(models::named("qwen3-8b").parameters() + 36 * 2 * 128 == 8'190'735'360);
   CHECK(models::named("qwen3-14b").parameters() + 40 * 2 * 128 == 14'768'307'200);
   CHECK(models::named("qwen3-32b").parameters() + 64 * 2 * 128 == 32'762'123'264);
+  // With experts, of which a layer's norms of queries and keys are left out too.
+  CHECK(models::named("mixtral-8x7b").parameters() == 46'702'792'704);
+  CHECK(models::named("mixtral-8x22b").parameters() == 140'620'634'112);
+  CHECK(models::named("qwen3-30b-a3b").parameters() + 48 * 2 * 128 == 30'532'122'624);
+  CHECK(models::named("qwen3-235b-a22b").parameters() + 94 * 2 * 128 == 235'093'634'560);
+  CHECK(models::named("olmoe-1b-7b").parameters() + 16 * 2 * 2048 == 6'919'161'856);
+}
+
+TEST_CASE("models with experts have the published sizes, all and active, in billions") {
+  const auto check = [](const char* name, double all, double active, double near) {
+    CAPTURE(name);
+    const auto model = models::named(name);
+    CHECK(static_cast<double>(model.parameters()) == doctest::Approx(all * 1e9).epsilon(0.01));
+    CHECK(static_cast<double>(model.active_parameters()) == doctest::Approx(active * 1e9).epsilon(near));
+  };
+  check("mixtral-8x7b", 46.7, 12.9, 0.01);
+  check("mixtral-8x22b", 141, 39, 0.01);
+  check("qwen3-30b-a3b", 30.5, 3.35, 0.01);  // published 3.3
+  check("qwen3-235b-a22b", 235, 22, 0.01);
+  check("olmoe-1b-7b", 6.9, 1.3, 0.02);    // of two digits
+  check("grok-1", 314, 0.25 * 314, 0.07);  // "25 % of the weights", with attention and embedding more
 }
 
 TEST_CASE("the paper's models: 48 layers, 32 heads, vocabulary 32000, fp16, tied") {
@@ -75,7 +96,7 @@ TEST_CASE("every preset is possible, has its own name and says where it comes fr
     CHECK((model.utilization == 0) == model.utilization_source.empty());
     CHECK(models::named(preset.name).parameters() == model.parameters());
   }
-  CHECK(names.size() == 20);
+  CHECK(names.size() == 26);
 }
 
 TEST_CASE("any llama-LxH is a model of that family") {
@@ -120,7 +141,8 @@ TEST_CASE("an unknown name is refused with the nearest preset, all presets and t
                        "unknown model 'llama-3-80b'; did you mean 'llama-3-8b'? Known: llama-48x1024, llama-48x2048, "
                        "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
                        "llama-3.2-1b, llama-3.2-3b, gpt-3-175b, mistral-7b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, "
-                       "qwen3-8b, qwen3-14b, qwen3-32b, or any llama-LxH such as llama-24x512",
+                       "qwen3-8b, qwen3-14b, qwen3-32b, mixtral-8x7b, mixtral-8x22b, qwen3-30b-a3b, qwen3-235b-a22b, "
+                       "olmoe-1b-7b, grok-1, or any llama-LxH such as llama-24x512",
                        InputError);
   for (const char* wrong : {"", "llama", "llama-", "llama-x", "llama-2x", "llama-x2", "llama-2x-5", "llama-+2x512",
                             "llama-2x512 ", "llama-2X512", "Llama-2-7b", "llama-2x512x3", "llama-3.1-7b", "llama-3.1-"}) {

@@ -24,7 +24,7 @@ class KernelLister {
     matrices([&](const Matrix& matrix) { of_tokens(pass, matrix); }, !stops_early);
     attention(pass);
     forward_traffic(pass, stops_early ? 3 : 0);
-    routing_traffic(pass);
+    routing_traffic(pass, !stops_early);
     cast_inputs(pass, true, !stops_early);
   }
   /// Adds a layer's attention, as `pass`.
@@ -107,10 +107,12 @@ class KernelLister {
   /// tensor-parallel ranks, which split each expert's width, copy all tokens. The router's softmax
   /// and its choice are kernels in float32. Source: Megatron-LM, core/transformer/moe/moe_utils.py:
   /// permute, unpermute, topk_routing_with_score_function.
-  void routing_traffic(KernelPass pass) {
+  /// @param results  add them up
+  void routing_traffic(KernelPass pass, bool results = true) {
     if (!model_.is_routed()) return;
     const std::int64_t element = size_bytes(model_.dtype);
-    traffic(pass, token_bytes(2 * (model_.routed_copies() + model_.hidden) * element), 4, Dimension::none);
+    traffic(pass, token_bytes((results ? 2 : 1) * (model_.routed_copies() + model_.hidden) * element), results ? 4 : 2,
+            Dimension::none);
     kernels.back().of_experts = true;
     traffic(pass, token_bytes(5 * std::int64_t{model_.experts} * element), 6, Dimension::m);
   }

@@ -306,6 +306,9 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
   model.head_dim = 5;
   CHECK(refusal(model, two_of_nine()) ==
         "model 'grouped': a head size of 5 is odd; rotary embedding turns pairs and needs an even one");
+  model = grouped();
+  model.experts = model.experts_per_token = 1;
+  CHECK(refusal(model, two_of_nine()) == "model 'grouped': a mixture of experts can be simulated, but not computed by this code");
   // 1 token x 28 < 2 x 20
   CHECK(
       refusal(grouped(), {.sequence = 1, .microbatch_size = 1, .global_batch = 1}) ==
