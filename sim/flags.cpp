@@ -118,10 +118,15 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "DTYPE|none", "Problem");
   add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
   add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");
+  add_count(app, "--expert-parallel", request.expert_parallel,
+            "Devices among which each layer's experts are divided, whole (default 1: tensor-parallel devices split all of\n"
+            "them): tensor x context, or a multiple, whose other devices have sequences of their own",
+            "N", "Layout");
   add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
             "N", "Layout");
   add_text(app, "--layout", request.layout,
-           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd),\n"
+           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd; with\n"
+           "--expert-parallel tcesd),\n"
            "or by names, tp-cp-pp-dp",
            "ORDER", "Layout");
   add_text(app, "--layers-per-stage", request.layers_per_stage,

@@ -214,11 +214,23 @@ void check_products(const Problem& problem) {
   }
 }
 
+/// The mesh's expert axis: what --expert-parallel has beyond tensor x context.
+void take_expert_parallel(const Request& request, Mesh& mesh) {
+  if (request.expert_parallel == 1) return;
+  const std::int64_t others = std::int64_t{mesh.tensor} * mesh.context;
+  if (request.expert_parallel < 1 || others < 1 || request.expert_parallel % others != 0) {
+    throw InputError(concat("--expert-parallel ", request.expert_parallel, " must be a multiple of tensor ", mesh.tensor,
+                            " x context ", mesh.context, " devices, which have experts of their own too, or 1"));
+  }
+  mesh.whole_experts = true;
+  mesh.expert = static_cast<int>(request.expert_parallel / others);
+}
+
 }  // namespace
 
 void refuse_idle_sharding(const Problem& problem) {
   const bool asked = problem.sharding == StateSharding::gradients || problem.sharding == StateSharding::parameters;
-  if (!asked || problem.mesh.data * problem.mesh.context > 1) return;
+  if (!asked || problem.mesh.data * problem.mesh.token_ranks() > 1) return;
   throw InputError(concat("--shard-states ", name(problem.sharding),
                           " shares states out over data- and context-parallel devices, and there are none; give "
                           "--data-parallel N, or a schedule that shares them out itself, such as fsdp, zero1 and zero2"));
@@ -280,6 +292,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     problem.stage_cut.head = request.loss_is_layer ? 1 : 0;
   }
   problem.mesh = request.mesh;
+  take_expert_parallel(request, problem.mesh);
   problem.mesh.order = parse_mesh_order(request.layout);
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
   std::tie(problem.context_exchange, problem.context_inner) = parse_context_flag(request.context_exchange);

@@ -50,6 +50,7 @@ struct Request {
   std::string swiglu;            ///< fused or unfused; "": as the code of the layers, a script or a file has it
   std::string loss_dtype;        ///< float32 or model; "": the model's own, float32
   Mesh mesh;
+  int expert_parallel = 1;       ///< devices among which a layer's experts are divided
   std::string layout = "tcsd";   ///< the order of its axes
   std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
   bool embedding_is_layer = false;

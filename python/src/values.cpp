@@ -157,6 +157,7 @@ void bind_problem(nb::module_& module) {
       .def_prop_rw(
           "context_parallel", [](const sim::Request& request) { return request.mesh.context; },
           [](sim::Request& request, int n) { request.mesh.context = n; })
+      .def_rw("expert_parallel", &sim::Request::expert_parallel)
       .def_prop_rw(
           "data_parallel", [](const sim::Request& request) { return request.mesh.data; },
           [](sim::Request& request, int n) { request.mesh.data = n; });

@@ -29,6 +29,8 @@ FlagChanges changes_for(const Problem& asked, const FittingLayout& fitting) {
   };
   change_count("--tensor-parallel", asked.mesh.tensor, fitting.mesh.tensor);
   change_count("--context-parallel", asked.mesh.context, fitting.mesh.context);
+  const auto experts = [](const Mesh& mesh) { return mesh.whole_experts ? mesh.expert_parts() : 1; };
+  change_count("--expert-parallel", experts(asked.mesh), experts(fitting.mesh));
   change_count("--data-parallel", asked.mesh.data, fitting.mesh.data);
   const bool other_layers = fitting.recompute_layers != asked.model->recompute_layers;
   change_if(asked.recomputes.empty() && (fitting.recompute != asked.recompute || other_layers), "--recompute",

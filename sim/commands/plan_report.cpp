@@ -40,6 +40,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   const Mesh& mesh = plan.layout.mesh;
   if (mesh.tensor > 1) add("--tensor-parallel", mesh.tensor);
   if (mesh.context > 1) add("--context-parallel", mesh.context);
+  if (mesh.whole_experts) add("--expert-parallel", mesh.expert_parts());
   if (mesh.data > 1) add("--data-parallel", mesh.data);
   if (mesh_order_text(mesh.order) != defaults.layout) add("--layout", mesh_order_text(mesh.order));
   if (const std::int64_t chunk = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : base.loss_chunk; chunk > 0)

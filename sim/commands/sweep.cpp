@@ -214,6 +214,7 @@ class Sweep {
       if (name == "microbatches") request.microbatches = whole;
       if (name == "microbatch") request.microbatch = std::to_string(whole);
       if (name == "tensor-parallel") request.mesh.tensor = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      if (name == "expert-parallel") request.expert_parallel = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
       if (name == "data-parallel") request.mesh.data = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
       if (name == "hidden" || name == "layers") {
         shaped =

@@ -61,7 +61,7 @@ class BodySteps {
     body_.push_back({.flops = Flops{flops}, .traffic = bytes(traffic), .after = {after, -1}});
   }
 
-  StageBody body_ = {BodyStep{}};
+  StageBody body_ = StageBody(1);
 };
 
 }  // namespace tawpipe::detail
