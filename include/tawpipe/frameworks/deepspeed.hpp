@@ -227,6 +227,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   reasons.add_if(job.overlap_gathers && job.shards() && job.mesh.data > 1,
                  "new weights are gathered after the update (--overlap-param-gather off)");
   reasons.add_if(job.offload.activations, "activations are offloaded by the program");
+  reasons.add_if(job.has_experts(), "a mixture of experts is set in the program; it is written for Megatron-LM only");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,

@@ -63,9 +63,10 @@ struct FrameworkJob {
   std::string model_lacks = {};           ///< otherwise what is missing
   std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
 
+  bool has_experts() const { return model && model->is_routed(); }
   bool shards() const { return sharding != StateSharding::none; }
-  /// Parts into which the batch is cut.
-  int batch_parts() const { return splits_batch() ? mesh.pipeline * mesh.data : mesh.data; }
+  /// Parts into which the batch is cut: devices that share experts out have each their own.
+  int batch_parts() const { return (splits_batch() ? mesh.pipeline : 1) * mesh.data * mesh.expert; }
   /// Whether the schedule's own ranks each have a part of the batch.
   bool splits_batch() const { return is_one_of({"ddp", "zero1", "zero2", "fsdp", "hsdp", "hpz", "hfsdp"}); }
   bool is_one_of(std::initializer_list<std::string_view> names) const {

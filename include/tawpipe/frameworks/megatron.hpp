@@ -39,7 +39,8 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   }
   for (const auto& [name, value] : {std::pair{"--tensor-model-parallel-size", flags.tensor},
                                     {"--pipeline-model-parallel-size", flags.pipeline},
-                                    {"--context-parallel-size", flags.context}}) {
+                                    {"--context-parallel-size", flags.context},
+                                    {"--expert-model-parallel-size", flags.expert_parallel}}) {
     if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
   }
   if (read.text.processes > 0 && read.text.processes != devices) {
@@ -57,6 +58,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
       concat("tensor ", flags.tensor, " x pipeline ", flags.pipeline, " x context ", flags.context));
   job.mesh = {.tensor = flags.tensor, .context = flags.context, .data = data};
   job.mesh.order = parse_mesh_order(flags.tp_pp_dp ? "tcsd" : "tcds");
+  detail::share_megatron_experts(read, job.mesh);
 
   const int slots = flags.layers + (flags.embedding_counts ? 1 : 0) + (flags.loss_counts ? 1 : 0);
   const bool given = !job.stage_cut.layers.empty();
@@ -152,6 +154,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (read.has("--max-position-embeddings") && flags.positions < flags.sequence)
     read.fail("--max-position-embeddings", concat(flags.positions, " is less than the ", flags.sequence, " of --seq-length"));
   detail::note_megatron_dropout(read);
+  detail::note_megatron_experts(read);
   if (flags.narrow_gathers && flags.fp8.empty()) read.fail("--fp8-param-gather", "needs --fp8-format");
   if (flags.narrow_gathers && !shards) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
   if (flags.narrow_gathers && job.model && !job.model->narrow_gathers)
@@ -179,7 +182,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                      (key == "overlap" && (value == "off") == (name == "1f1b")) || (key == "p2p" && value == "pair")),
                    concat("Megatron-LM has no option ", key, "=", value));
   }
-  reasons.add_if(!sharded && job.mesh.data * job.mesh.context > 1 && job.sharding > StateSharding::optimizer,
+  reasons.add_if(!sharded && job.mesh.data * job.mesh.context * job.mesh.expert > 1 && job.sharding > StateSharding::optimizer,
                  "gradients and parameters are sharded without pipelines only, as zero2 and fsdp (--shard-states optimizer)");
   reasons.add_if(sharded && job.mesh.data > 1, "Megatron-LM's FSDP is over all data-parallel devices");
   reasons.add_if(name == "fsdp" && detail::option_of(job.choice, "prefetch", "0") != "1",
@@ -193,7 +196,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "CUDA graphs of layers are without full recomputation (--cuda-graphs iteration, --recompute selective)");
   reasons.add_if(job.graphs != CudaGraphs::none && job.offload.activations,
                  "activations are offloaded without CUDA graphs only (--cuda-graphs none)");
-  reasons.add_if(!detail::lies_as(job.mesh, "tcds") && !(detail::lies_as(job.mesh, "tcsd") && !sharded),
+  const bool pipeline_first = job.mesh.expert == 1 && !sharded && detail::lies_as(job.mesh, "tcsd");
+  reasons.add_if(!detail::lies_as(job.mesh, "tceds") && !pipeline_first,
                  concat("Megatron-LM does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline ? job.mesh.pipeline * job.chunks() : 1;
   const int slots = detail::slots_of(job);
@@ -222,7 +226,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(
       job.recompute == Recompute::selective && !job.recompute_parts.any() && !(job.model && !job.model->fused_attention),
       "selective recomputation is of named parts (--recompute selective:core_attn)");
-  reasons.add_if(job.recompute_parts.activation,
+  reasons.add_if(job.recompute_parts.activation && !job.has_experts(),
                  "only the MLP's function is recomputed in mixtures of experts only (--recompute selective:mlp)");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
@@ -236,6 +240,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(narrow && !job.shards() && !sharded,
                  "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
   reasons.add_if(narrow && fsdp2, "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
+  detail::need_for_megatron_experts(reasons, job);
   const auto is_count = [](double weight) { return weight == 0 || weight == 1; };
   detail::need_what_all_need(reasons, job, !cut.balanced && is_count(cut.embedding) && is_count(cut.head));
   return reasons.take();
@@ -269,7 +274,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   }
   flags.embedding_counts = job.edges_count_as_layers || (pipeline && cut.embedding == 1);
   flags.loss_counts = job.edges_count_as_layers || (pipeline && cut.head == 1);
-  flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tcds");
+  flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tceds");
   flags.sequence_parallel = job.sequence_parallel && flags.tensor > 1;
   flags.tensor_overlap = job.tensor_overlap && flags.tensor > 1;
   flags.graph_random_numbers = job.graphs != CudaGraphs::none;
@@ -299,10 +304,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.sequence = flags.positions = job.sequence;
   const Recompute recompute = job.recompute.value_or(Recompute::none);
   if (recompute != Recompute::none) flags.granularity = tawpipe::name(recompute);
-  const std::string parts = tawpipe::name(job.recompute_parts);
-  for (const std::string_view part : split(parts, ',')) {
-    if (!part.empty()) flags.recompute_modules += concat(flags.recompute_modules.empty() ? "" : " ", part);
-  }
+  flags.recompute_modules = detail::megatron_modules(job);
   if (recompute == Recompute::full) {
     flags.method = job.recompute_layers > 0 ? "block" : "uniform";
     flags.recompute_layers = std::max(1, job.recompute_layers);
@@ -315,6 +317,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.grouped = model.kv_heads != model.heads;
   if (flags.grouped) flags.groups = model.kv_heads;
   flags.vocab = model.vocab;
+  detail::write_megatron_experts(job, flags);
   flags.swiglu = model.gated;
   flags.unfused_swiglu = model.gated && !model.fused_swiglu;
   flags.unfused_accumulation = !model.fuses_accumulation();

@@ -25,6 +25,8 @@ struct MegatronFlags {
   int context = 1;
   std::string context_exchange = "p2p";
   std::string context_levels;
+  int expert_parallel = 1;
+  int expert_tensor = 0;  ///< 0: as `tensor`
   bool tp_pp_dp = false;
   bool sequence_parallel = false;
   bool tensor_overlap = false;
@@ -60,6 +62,7 @@ struct MegatronFlags {
   int recompute_layers = 0;
   bool recompute_activations = false;
   std::string recompute_modules;
+  bool recompute_experts = false;  ///< an old name of the module moe
   int layers = 0;
   int hidden = 0;
   int ffn = 0;
@@ -69,6 +72,14 @@ struct MegatronFlags {
   int groups = 1;
   int vocab = 0;
   int padded_vocab = 0;
+  int experts = 0;
+  int experts_per_token = 2;
+  int expert_ffn = 0;  ///< 0: as `ffn`
+  int shared_ffn = 0;
+  std::string expert_layers = "1";
+  bool grouped_experts = false;
+  std::string dispatcher = "allgather";
+  std::string expert_capacity;
   bool swiglu = false;
   bool unfused_swiglu = false;
   bool unfused_accumulation = false;
@@ -120,6 +131,8 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--context-parallel-size", &F::context},
                  {"--cp-comm-type", &F::context_exchange, {"p2p", "all_gather", "allgather", "a2a", "a2a+p2p"}},
                  {"--hierarchical-context-parallel-sizes", &F::context_levels, {}, true},
+                 {"--expert-model-parallel-size", &F::expert_parallel},
+                 {"--expert-tensor-parallel-size", &F::expert_tensor},
                  {"--use-tp-pp-dp-mapping", &F::tp_pp_dp},
                  {"--sequence-parallel", &F::sequence_parallel},
                  {"--tp-comm-overlap", &F::tensor_overlap},
@@ -161,6 +174,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                   &F::recompute_modules,
                   {"core_attn", "mlp", "layernorm", "moe_act", "mla_up_proj", "moe", "shared_experts"},
                   true},
+                 {"--moe-layer-recompute", &F::recompute_experts},
                  {"--num-layers", &F::layers},
                  {"--hidden-size", &F::hidden},
                  {"--ffn-hidden-size", &F::ffn},
@@ -170,6 +184,14 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--num-query-groups", &F::groups},
                  {"--vocab-size", &F::vocab},
                  {"--padded-vocab-size", &F::padded_vocab},
+                 {"--num-experts", &F::experts},
+                 {"--moe-router-topk", &F::experts_per_token},
+                 {"--moe-ffn-hidden-size", &F::expert_ffn},
+                 {"--moe-shared-expert-intermediate-size", &F::shared_ffn},
+                 {"--moe-layer-freq", &F::expert_layers},
+                 {"--moe-grouped-gemm", &F::grouped_experts},
+                 {"--moe-token-dispatcher-type", &F::dispatcher, {"allgather", "alltoall", "flex", "alltoall_seq"}},
+                 {"--moe-expert-capacity-factor", &F::expert_capacity},
                  {"--untie-embeddings-and-output-weights", &F::untied},
                  {"--swiglu", &F::swiglu},
                  {"--no-bias-swiglu-fusion", &F::unfused_swiglu},

@@ -308,6 +308,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "weights in 8 bits are gathered where they are sharded");
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
                  "torchtitan recomputes every layer, every second one or what it chooses (--recompute full, selective)");
+  reasons.add_if(job.has_experts(), "a mixture of experts is written for Megatron-LM only");
   reasons.add_if(job.graphs != CudaGraphs::none, "torchtitan captures no CUDA graphs in training (--cuda-graphs none)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();

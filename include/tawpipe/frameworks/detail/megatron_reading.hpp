@@ -13,6 +13,7 @@
 
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/detail/megatron_experts.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
 
@@ -28,7 +29,10 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                                     {"--ffn-hidden-size", flags.ffn},
                                     {"--num-query-groups", flags.groups},
                                     {"--vocab-size", flags.vocab},
-                                    {"--padded-vocab-size", flags.padded_vocab}}) {
+                                    {"--padded-vocab-size", flags.padded_vocab},
+                                    {"--num-experts", flags.experts},
+                                    {"--moe-ffn-hidden-size", flags.expert_ffn},
+                                    {"--moe-shared-expert-intermediate-size", flags.shared_ffn}}) {
     check_size(read, name, value, Transformer::max_vocab);
   }
   std::vector<std::string> missing;
@@ -77,6 +81,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   } catch (const InputError& error) {
     read.fail("--num-layers", error.what());
   }
+  if (flags.experts > 0) read_megatron_experts(read, model);
   for (const models::ModelPreset& preset : models::all()) {
     if (same_sizes(preset.make(), model)) model.name = preset.name;
   }
@@ -188,6 +193,13 @@ inline CudaGraphs megatron_graphs(ReadSettings<MegatronFlags>& read) {
   const MegatronFlags& flags = read.values;
   if (flags.graphs == "none" && !flags.layer_graphs && !flags.external_graphs) return CudaGraphs::none;
   if (flags.offloaded_layers > 0) read.fail("--cpu-offloading-num-layers", "not with CUDA graphs");
+  if (flags.experts > 0) {  // whose numbers of tokens are known on the device only
+    read.note(flags.graphs != "none" ? "--cuda-graph-impl"
+              : flags.layer_graphs   ? "--enable-cuda-graph"
+                                     : "--external-cuda-graph",
+              "simulated without, as layers of experts are captured in parts at most");
+    return CudaGraphs::none;
+  }
   if (flags.graphs == "full_iteration" || flags.graph_scope == "full_iteration") return CudaGraphs::iteration;
   if (flags.granularity == "full" && !flags.recompute_activations)
     read.fail("--recompute-granularity", "full is not with CUDA graphs, but of a whole iteration (--cuda-graph-scope)");
@@ -210,26 +222,45 @@ inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, 
   return sum == trained_bytes(dtype).optimizer ? 0 : sum;
 }
 
+/// Adds a module of --recompute-modules to the parts. Of layers of experts moe is all of the MLP, and
+/// moe_act its function, which dense layers cannot have alone.
+/// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_layer.py, moe/experts.py.
+inline void add_megatron_module(ReadSettings<MegatronFlags>& read, std::string_view module, RecomputeParts& parts) {
+  const bool experts = read.values.experts > 0;
+  if (module == "core_attn") {
+    parts.core_attn = true;
+  } else if (module == "layernorm") {
+    parts.layernorm = true;
+  } else if (module == (experts ? "moe" : "mlp")) {
+    parts.mlp = true;
+  } else if (module == "moe_act" && experts) {
+    parts.activation = true;
+  } else if (module == "shared_experts" && experts) {
+    read.note("--recompute-modules", "simulated without shared_experts, which moe has with all others");
+  } else {
+    read.note("--recompute-modules", concat("simulated without ", module, ", which ",
+                                            experts ? "layers of experts lack" : "a dense decoder's layers lack"));
+  }
+}
+
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
 /// that --recompute-modules names, or of attention without that flag.
 /// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py (core 0.15),
 /// TransformerConfig.__post_init__: recompute_modules = ["core_attn"].
 inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {
   const MegatronFlags& flags = read.values;
-  if (flags.recompute_activations || flags.granularity == "selective") {
+  const bool experts = flags.recompute_experts && flags.experts > 0;
+  if (experts && flags.granularity == "full" && !flags.recompute_activations)
+    read.fail("--moe-layer-recompute", "not with full recomputation");
+  const bool selective = flags.recompute_activations || flags.granularity == "selective";
+  if (selective || experts) {
     for (const std::string_view flag : {"--recompute-method", "--recompute-num-layers"}) {
       if (read.has(flag)) read.fail(flag, "not with selective recomputation; it is for --recompute-granularity full");
     }
-    parts.core_attn = flags.recompute_modules.empty();
+    parts.core_attn = selective && flags.recompute_modules.empty();
+    parts.mlp = experts;
     for (const std::string_view module : split(flags.recompute_modules, ' ')) {
-      if (module.empty()) continue;
-      if (module == "core_attn" || module == "mlp" || module == "layernorm") {
-        for_each_part([&](std::string_view part, bool RecomputeParts::*member) {
-          if (part == module) parts.*member = true;
-        });
-      } else {
-        read.note("--recompute-modules", concat("simulated without ", module, ", which a dense decoder's layers lack"));
-      }
+      if (!module.empty()) add_megatron_module(read, module, parts);
     }
     return parts.any() ? Recompute::selective : Recompute::none;
   }

@@ -12,13 +12,10 @@ namespace tawpipe::inline v0::detail {
 
 /// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15).
 inline std::vector<ForeignSetting> megatron_foreign() {
-  constexpr std::string_view experts = "a mixture of experts is not modelled";
   constexpr std::string_view layers = "layers of other kinds than a decoder's are not modelled";
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
   constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism overlapped products";
   return {
-      {"--expert-model-parallel-size", "1", experts},
-      {"--num-experts", "0", experts},
       {"--multi-latent-attention", "", layers},
       {"--is-hybrid-model", "", layers},
       {"--hybrid-override-pattern", "", layers},
@@ -79,7 +76,7 @@ inline constexpr std::string_view megatron_skipped =
     "--softmax-type --window-attn-skip-freq --mtp-loss-scaling-factor --spec --hybrid-attention-ratio "
     "--hybrid-mlp-ratio --mamba-state-dim --mamba-head-dim --mamba-num-groups --mamba-num-heads --q-lora-rank "
     "--kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim --rotary-scaling-factor --mscale "
-    "--mscale-all-dim --expert-tensor-parallel-size --moe-* --init-method-std --embedding-init-method-std "
+    "--mscale-all-dim --moe-* --init-method-std --embedding-init-method-std "
     // optimizer and learning rate
     "--weight-decay --start-weight-decay --end-weight-decay --weight-decay-incr-style --clip-grad --adam-beta1 "
     "--adam-beta2 --adam-eps --sgd-momentum --muon-* --lr --lr-decay-style --lr-wsd-decay-style --lr-decay-iters "
@@ -134,7 +131,7 @@ inline constexpr std::string_view megatron_skipped_switches =
     "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu "
     "--bert-no-binary-head --add-qkv-bias --qk-layernorm --qk-l2-norm --disable-mamba-mem-eff-path "
     "--cache-mla-latents --overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap "
-    "--moe-grouped-gemm --moe-use-legacy-grouped-gemm --moe-layer-recompute --moe-extended-tp --moe-use-upcycling "
+    "--moe-use-legacy-grouped-gemm --moe-extended-tp --moe-use-upcycling "
     "--moe-router-fusion --moe-router-pre-softmax --moe-router-enable-expert-bias --moe-router-force-load-balancing "
     "--moe-router-padding-for-fp8 --moe-per-layer-logging --moe-enable-deepep --moe-permute-fusion "
     "--moe-pad-expert-input-to-capacity --moe-apply-probs-on-input --moe-pad-experts-for-cuda-graph-inference "

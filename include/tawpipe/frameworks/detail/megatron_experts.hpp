@@ -1,0 +1,189 @@
+// Megatron-LM's flags of mixtures of experts: what they say of a model and of its mesh, what of
+// them is simulated otherwise, and how they are written.
+// Not: the other flags of a job (detail/megatron_reading.hpp).
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/framework_job.hpp"
+#include "tawpipe/frameworks/megatron_flags.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// Whether --moe-layer-freq gives every layer experts: 1, or lists of ones such as "([1]*3+[1])*2".
+/// A list that is taken 0 times does not count.
+/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15), moe_freq_type.
+inline bool has_experts_in_all_layers(std::string_view text) {
+  const std::string_view whole = trimmed(text);
+  if (whole.find('[') == whole.npos) return to_number<int>(whole) == 1;
+  for (std::size_t open = whole.find('['); open != whole.npos; open = whole.find('[', open + 1)) {
+    const std::size_t close = whole.find(']', open);
+    if (close == whole.npos) return false;
+    std::string_view times = trimmed(whole.substr(close + 1));
+    if (times.starts_with('*')) {
+      times = trimmed(times.substr(1));
+      if (to_number<int>(times.substr(0, times.find_first_not_of("0123456789"))) == 0) continue;
+    }
+    for (const std::string_view layer : split(whole.substr(open + 1, close - open - 1), ',')) {
+      if (trimmed(layer) != "1") return false;
+    }
+  }
+  return true;
+}
+
+/// Gives the model its experts. @pre flags.experts > 0, and the model without them is valid
+inline void read_megatron_experts(const ReadSettings<MegatronFlags>& read, Transformer& model) {
+  const MegatronFlags& flags = read.values;
+  if (flags.legacy) read.fail("--num-experts", "experts of --use-legacy-models are not modelled");
+  if (!flags.fused_attention()) read.fail("--num-experts", "layers of experts are known with fused attention only");
+  if (!has_experts_in_all_layers(flags.expert_layers))
+    read.fail("--moe-layer-freq", concat("layers with and without experts in one model are not modelled; the whole value is 1, ",
+                                         "or a list of ones, not ", quote(flags.expert_layers.substr(0, 60))));
+  if (flags.experts_per_token < 1 || flags.experts_per_token > flags.experts)
+    read.fail("--moe-router-topk",
+              concat(flags.experts_per_token, " is not a number of experts from 1 to the ", flags.experts, " of --num-experts"));
+  // A negative factor is none there.
+  if (!flags.expert_capacity.empty() && !flags.expert_capacity.starts_with('-'))
+    read.fail("--moe-expert-capacity-factor", "tokens that are dropped are not modelled; leave it out");
+  if (read.has("--moe-extended-tp")) read.fail("--moe-extended-tp", "an old flag; it is --expert-tensor-parallel-size now");
+  model.experts = flags.experts;
+  model.experts_per_token = flags.experts_per_token;
+  model.shared_width = flags.shared_ffn;
+  if (flags.expert_ffn > 0) model.intermediate = flags.expert_ffn;
+  model.name += concat("-", flags.experts, "-experts");
+  try {
+    model.check();
+  } catch (const InputError& error) {
+    read.fail("--num-experts", error.what());
+  }
+}
+
+/// Shares the experts out over the mesh: Megatron-LM's expert-parallel devices are those of tensor
+/// and context parallelism and, next to them, some of the data-parallel ones.
+/// Source: NVIDIA/Megatron-LM, megatron/core/parallel_state.py (core 0.15), initialize_model_parallel;
+/// core/transformer/moe/moe_layer.py: sequence parallelism.
+/// @pre the mesh has the tensor, context and data parallelism of a dense model
+inline void share_megatron_experts(const ReadSettings<MegatronFlags>& read, Mesh& mesh) {
+  constexpr std::string_view parallel = "--expert-model-parallel-size";
+  constexpr std::string_view tensor = "--expert-tensor-parallel-size";
+  const MegatronFlags& flags = read.values;
+  if (flags.experts == 0) {
+    if (flags.expert_parallel > 1) read.fail(parallel, "needs --num-experts in the same file");
+    return;
+  }
+  if (flags.tensor > 1 && !flags.sequence_parallel)
+    read.fail("--tensor-model-parallel-size", "experts need --sequence-parallel with it, without which Megatron-LM stops");
+  const int splits = read.has(tensor) ? flags.expert_tensor : flags.tensor;
+  if (flags.expert_parallel == 1) {
+    if (splits == flags.tensor) return;
+    read.fail(tensor,
+              concat(splits, " must be the ", flags.tensor, " of --tensor-model-parallel-size where ", parallel, " is 1"));
+  }
+  if (splits != 1) {
+    read.fail(read.has(tensor) ? tensor : parallel,
+              concat("experts that are also split by tensor parallelism are not modelled; give ", tensor, " 1"));
+  }
+  if (flags.fp16) read.fail("--fp16", concat("not with ", parallel, " above 1; experts are shared out with --bf16"));
+  if (flags.experts % flags.expert_parallel != 0)
+    read.fail(parallel, concat(flags.expert_parallel, " does not divide the ", flags.experts, " of --num-experts"));
+  const int sharing = flags.tensor * flags.context;
+  if (flags.expert_parallel % sharing != 0) {
+    read.fail(parallel, concat(flags.expert_parallel, " must be a multiple of tensor ", flags.tensor, " x context ",
+                               flags.context, " = ", sharing, ", so that each of these devices has experts of its own"));
+  }
+  mesh.whole_experts = true;
+  mesh.expert = flags.expert_parallel / sharing;
+  if (mesh.data % mesh.expert != 0) {
+    read.fail(parallel,
+              concat(flags.expert_parallel, " does not divide the ", mesh.data * sharing, " devices of a stage, tensor ",
+                     flags.tensor, " x context ", flags.context, " x data ", mesh.data));
+  }
+  mesh.data /= mesh.expert;
+  if (mesh.expert == 1) return;
+  if (flags.tp_pp_dp && flags.pipeline > 1) {
+    read.fail("--use-tp-pp-dp-mapping",
+              concat("not with experts over more devices than tensor x context = ", sharing, ", where Megatron-LM stops"));
+  }
+  mesh.order = parse_mesh_order("tceds");
+}
+
+/// Notes what of the experts is simulated otherwise.
+/// Source: NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (core 0.15).
+inline void note_megatron_experts(ReadSettings<MegatronFlags>& read) {
+  constexpr std::string_view dispatcher = "--moe-token-dispatcher-type";
+  const MegatronFlags& flags = read.values;
+  if (flags.experts == 0) return;
+  const bool shared_out = flags.expert_parallel > 1;
+  const auto note_if = [&](bool differs, std::string_view flag, std::string_view why) {
+    if (differs) read.note(flag, why);
+  };
+  note_if(!flags.grouped_experts, "--moe-grouped-gemm",
+          "is not set; simulated with it, the products of a device's experts as one grouped product");
+  note_if(read.has("--moe-use-legacy-grouped-gemm"), "--moe-use-legacy-grouped-gemm",
+          "simulated with Transformer Engine's grouped products");
+  note_if(shared_out && flags.dispatcher != "alltoall", dispatcher,
+          concat("is ", flags.dispatcher, read.has(dispatcher) ? "" : " where not set", "; simulated as alltoall"));
+  note_if(!shared_out && flags.tensor > 1 && flags.dispatcher.starts_with("alltoall"), dispatcher,
+          concat("is ", flags.dispatcher, "; simulated as allgather, with tokens gathered before they are copied for experts"));
+  note_if(shared_out && flags.shared_ffn > 0 && read.has("--moe-shared-expert-overlap"), "--moe-shared-expert-overlap",
+          "simulated without overlap of the shared expert and the exchange of tokens");
+  note_if(shared_out && read.has("--overlap-moe-expert-parallel-comm"), "--overlap-moe-expert-parallel-comm",
+          "simulated without overlap of a microbatch's exchange of tokens and another's computation");
+  note_if(read.has("--delay-wgrad-compute"), "--delay-wgrad-compute", "simulated in place");
+}
+
+/// The devices over which the job's experts are shared out, as Megatron-LM counts them.
+inline int megatron_expert_parallel(const FrameworkJob& job) {
+  return job.has_experts() && (job.mesh.whole_experts || job.mesh.expert > 1) ? job.mesh.shared() : 1;
+}
+
+/// Why Megatron-LM cannot run the job's experts.
+inline void need_for_megatron_experts(Reasons& reasons, const FrameworkJob& job) {
+  if (!job.has_experts()) return;
+  const int parallel = megatron_expert_parallel(job);
+  const int sharing = job.mesh.tensor * job.mesh.context;
+  reasons.add_if(job.mesh.expert > 1 && !job.mesh.whole_experts && sharing > 1,
+                 "experts that are shared out and also split by tensor parallelism are not written");
+  reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel,
+                 "experts with tensor parallelism need sequence parallelism (--sequence-parallel on)");
+  reasons.add_if(job.model->experts % parallel != 0,
+                 concat(job.model->experts, " experts are not shared equally by ", parallel, " devices"));
+  reasons.add_if(parallel > 1 && job_dtype(job) == Dtype::f16, "experts are not shared out in float16; bfloat16 is as large");
+  reasons.add_if(job.graphs != CudaGraphs::none,
+                 "layers of experts whose tokens are not dropped are not captured in CUDA graphs (--cuda-graphs none)");
+}
+
+/// The modules of --recompute-modules for the parts that the job runs again: of layers of experts
+/// the MLP is moe, and its function moe_act.
+inline std::string megatron_modules(const FrameworkJob& job) {
+  std::string modules;
+  const std::string parts = name(job.recompute_parts);
+  for (const std::string_view part : split(parts, ',')) {
+    if (part.empty()) continue;
+    const std::string_view module = !job.has_experts() ? part : part == "mlp" ? "moe" : part == "activation" ? "moe_act" : part;
+    modules += concat(modules.empty() ? "" : " ", module);
+  }
+  return modules;
+}
+
+/// Sets the flags of the job's experts. @pre megatron_cannot() is empty
+inline void write_megatron_experts(const FrameworkJob& job, MegatronFlags& flags) {
+  if (!job.has_experts()) return;
+  const Transformer& model = *job.model;
+  flags.experts = model.experts;
+  flags.experts_per_token = model.experts_per_token;
+  flags.expert_ffn = model.intermediate;
+  flags.shared_ffn = model.shared_width;
+  flags.grouped_experts = true;
+  flags.expert_parallel = megatron_expert_parallel(job);
+  if (flags.expert_parallel == 1) return;
+  flags.dispatcher = "alltoall";
+  if (job.mesh.tensor > 1) flags.expert_tensor = 1;
+}
+
+}  // namespace tawpipe::v0::detail
