@@ -21,7 +21,8 @@ namespace {
 /// The problem of a job, as far as it decides what is simulated: the mesh's order where it matters,
 /// switches where they act.
 std::string decisive(const FrameworkJob& job) {
-  std::string text = concat("t", job.mesh.tensor, " c", job.mesh.context, " p", job.mesh.pipeline, " d", job.mesh.data, " ");
+  std::string text = concat("t", job.mesh.tensor, " c", job.mesh.context, " e", job.mesh.expert, job.mesh.whole_experts, " p",
+                            job.mesh.pipeline, " d", job.mesh.data, " ");
   for (const MeshAxis axis : detail::places_of(job.mesh)) text += concat(name(axis), "-");
   text += concat(" ", job.choice.schedule);
   for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
@@ -31,10 +32,11 @@ std::string decisive(const FrameworkJob& job) {
   if (job.dtype) text += concat(" ", name(*job.dtype));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange), job.context_inner);
-  if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
+  const int copies = job.mesh.data * job.mesh.context * job.mesh.expert;
+  if (copies > 1 && !job.splits_batch()) {
     text += concat(" og", job.overlap_gradients, " op", job.overlap_gathers && job.shards(), " b", job.bucket);
   }
-  if (job.mesh.data * job.mesh.context > 1 && (!job.splits_batch() || job.choice.schedule == "ddp")) {
+  if (copies > 1 && (!job.splits_batch() || job.choice.schedule == "ddp")) {
     text += concat(" sh", name(job.sharding), " ", name(job.reshard));
   }
   if (job.mesh.pipeline > 1 && !job.splits_batch())
@@ -72,6 +74,12 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   PlanRequest request{.problem = {.cluster = support::cluster(8 * nodes, nodes), .model = draw_model(random)}};
   Problem& problem = request.problem;
   if (framework == Framework::megatron && random.between(0, 3) == 0) problem.model->code = LayerCode::megatron_unfused;
+  if (framework == Framework::megatron && problem.model->fused_attention && random.between(0, 2) == 0) {
+    problem.model->experts = 16 << random.between(0, 3);
+    problem.model->experts_per_token = random.between(1, 4);
+    problem.model->intermediate = 1024;
+    problem.model->shared_width = random.between(0, 1) * 2048;
+  }
   problem.sequence = 2048 * (1 << random.between(0, 3));
   problem.global_batch = 32 * random.between(1, 8);
   if (random.between(0, 1) == 0) problem = with_best_switches(framework, problem);
@@ -115,6 +123,19 @@ void draw_cut(support::Random& random, FrameworkJob& job) {
     ++job.stage_cut.layers[static_cast<std::size_t>(random.between(0, stages - 1))];
 }
 
+/// The model's experts shared out over devices that have all of them, where there are enough.
+Mesh draw_experts(support::Random& random, const Transformer& model, Mesh mesh) {
+  const int sharing = mesh.tensor * mesh.context;
+  const std::vector<int> sizes = detail::divisors(mesh.data);
+  const int expert = support::one_of(random, sizes);
+  if (!model.is_routed() || sharing * expert == 1 || model.experts % (sharing * expert) != 0) return mesh;
+  mesh.whole_experts = true;
+  mesh.data /= expert;
+  mesh.expert = expert;
+  if (expert > 1) mesh.order.insert(mesh.order.begin() + 2, MeshAxis::expert);
+  return mesh;
+}
+
 /// What a search tries around a layout.
 PlanLayout draw_around(support::Random& random, PlanLayout layout) {
   if (layout.recompute == Recompute::full && random.between(0, 2) == 0) layout.recompute_layers = random.between(1, 4);
@@ -134,6 +155,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
     CAPTURE(name(framework));
     support::Random random{17};
     int written = 0;
+    int mixtures = 0;
+    int shared_out = 0;
     std::vector<std::string> seen;
     for (int draw = 0; draw < support::draws(60); ++draw) {
       const PlanRequest request = draw_request(random, framework);
@@ -143,6 +166,7 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
         const PlanLayout layout = draw_around(random, support::one_of(random, layouts));
         const ScheduleChoice& choice = support::one_of(random, request.schedules);
         FrameworkJob job = job_of(request.problem, layout, choice);
+        if (random.between(0, 1) == 0) job.mesh = draw_experts(random, *job.model, job.mesh);
         if (framework == Framework::megatron && random.between(0, 3) == 0) draw_cut(random, job);
         if (!cannot_run(framework, job).empty()) continue;
         CHECK(job.model->loss_chunk == 0);
@@ -161,6 +185,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
         if (framework == Framework::megatron) {
           REQUIRE(back.model);
           CHECK(detail::same_sizes(*back.model, *job.model));
+          mixtures += job.has_experts() ? 1 : 0;
+          shared_out += job.mesh.expert > 1 ? 1 : 0;
           CHECK(back.model->dtype == job.model->dtype);
           CHECK(back.model->products == job.model->products);
           CHECK(back.model->loss_in_float32 == job.model->loss_in_float32);
@@ -176,6 +202,10 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
     CHECK(written > 200);
+    if (framework == Framework::megatron) {
+      CHECK(mixtures > 50);
+      CHECK(shared_out > 10);
+    }
     CHECK(seen.size() >= (framework == Framework::torchtitan ? 7u : 3u));
   }
 }
