@@ -192,6 +192,10 @@ std::vector<Command> add_instruments(CLI::App& app) {
   add_json_flag(*reproduce, truth->json, "every row");
   add_chart_flag(*reproduce, truth->chart, "predicted times over measured");
   add_left_out(*reproduce, *truth);
+  reproduce
+      ->add_flag("--experts", truth->experts,
+                 "Also predict mixtures of experts, of which no figure was fitted to any (docs/accuracy.md)")
+      ->group("Input");
   finish(*reproduce, "Examples:\n  tawpipe reproduce mlperf.csv torchtitan.csv --json truth.json\n  tawpipe reproduce tawpipe");
   commands.push_back(add_reproduce_tawpipe(*reproduce));
   commands.push_back(add_reproduce_vtrain(*reproduce));

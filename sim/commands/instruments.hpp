@@ -18,6 +18,7 @@ struct ReproduceRequest {
   std::string data;                            ///< --data FILE|-: the measurements
   std::string json;                            ///< --json FILE|-
   std::string chart;                           ///< --chart FILE.svg|.png
+  bool experts = false;                        ///< --experts: also mixtures of experts
   bool left_out = false;                       ///< --leave-out: also with each fitted figure left out
   double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; for the TawPipe paper only
 };

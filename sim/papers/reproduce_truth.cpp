@@ -47,10 +47,10 @@ Duration longest_rank(const Prediction& prediction) {
 }
 
 /// @param left_out  a figure that takes its unfitted value; null: none
-TruthOutcome predict_row(const TruthRow& row, const FittedFigure* left_out = nullptr) {
+TruthOutcome predict_row(const TruthRow& row, bool with_experts, const FittedFigure* left_out = nullptr) {
   TruthOutcome outcome;
   outcome.row = row;
-  auto problem = truth_problem(row);
+  auto problem = truth_problem(row, with_experts);
   if (const auto* why = std::get_if<std::string>(&problem)) {
     outcome.why_not = *why;
     return outcome;
@@ -77,9 +77,9 @@ TruthOutcome predict_row(const TruthRow& row, const FittedFigure* left_out = nul
   return outcome;
 }
 
-std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows) {
+std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, bool with_experts) {
   std::vector<TruthOutcome> outcomes(rows.size());
-  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i]); });
+  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i], with_experts); });
   return outcomes;
 }
 
@@ -87,7 +87,7 @@ std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows) {
 /// others kept.
 std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes) {
   in_parallel(outcomes.size(), "predicting", [&](std::size_t i) {
-    if (has_figure(outcomes[i].generation, figure)) outcomes[i] = predict_row(outcomes[i].row, &figure);
+    if (has_figure(outcomes[i].generation, figure)) outcomes[i] = predict_row(outcomes[i].row, true, &figure);
   });
   return outcomes;
 }
@@ -299,7 +299,7 @@ int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);  // before anything is computed
   PictureFile chart{"--chart", request.chart};
-  const std::vector<TruthOutcome> outcomes = predict_rows(rows);
+  const std::vector<TruthOutcome> outcomes = predict_rows(rows, request.experts);
   std::vector<LeftOut> others;
   if (request.left_out) {
     for (const FittedFigure& figure : fitted_figures()) others.push_back({&figure, predict_without(figure, outcomes)});

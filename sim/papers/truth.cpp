@@ -9,6 +9,7 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
+#include "tawpipe/model/models.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
@@ -98,6 +99,39 @@ int vocabulary_of(const TruthRow& row) {
   return row.source == "zero_bubble" ? 32000 : 51200;
 }
 
+/// The known model that a row's name begins with, with the sizes that it gives, for those that no
+/// column has.
+std::optional<Transformer> known_model(const TruthRow& row) {
+  std::string text = lower_case(row.model);
+  std::replace(text.begin(), text.end(), '_', '-');
+  std::optional<Transformer> found;
+  std::size_t longest = 0;
+  for (const models::ModelPreset& preset : models::all()) {
+    if (!text.starts_with(preset.name) || preset.name.size() < longest) continue;
+    const Transformer model = preset.make();
+    const bool same = model.layers == row.layers && model.hidden == row.hidden && model.heads == row.heads &&
+                      model.experts == row.experts && model.experts_per_token == row.topk;
+    if (!same) continue;
+    longest = preset.name.size();
+    found = model;
+  }
+  return found;
+}
+
+/// The experts of a mixture, or why they cannot be expressed.
+std::string take_experts(const TruthRow& row, Transformer& model) {
+  if (has(lower_case(row.model), "deepseek")) return "latent attention and layers without experts among others are not modelled";
+  model.experts = row.experts;
+  model.experts_per_token = row.topk;
+  model.gated = true;
+  if (const std::optional<Transformer> known = known_model(row)) {
+    model.head_dim = known->head_dim;
+    model.intermediate = known->intermediate;
+    model.shared_width = known->shared_width;
+  }
+  return {};
+}
+
 /// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters
 /// that the row prints (without one: a gate unless the MLP is four times as wide, untied).
 std::variant<Transformer, std::string> model_of(const TruthRow& row) {
@@ -121,10 +155,14 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                     .vocab = vocabulary_of(row),
                     .gated = row.ffn != 4 * row.hidden};
   if (row.hidden % row.heads != 0) model.head_dim = row.hidden / row.heads;
+  if (row.experts > 0) {
+    if (std::string why = take_experts(row, model); !why.empty()) return why;
+  }
   if (row.params_b > 0) {
     double nearest = INFINITY;
     Transformer best = model;
     for (const bool gated : {false, true}) {
+      if (row.experts > 0 && !gated) continue;
       for (const bool tied : {true, false}) {
         model.gated = gated;
         model.tied = tied;
@@ -212,8 +250,8 @@ RecomputeParts parts_of(std::string recompute) {
 
 }  // namespace
 
-std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
-  if (row.experts > 0) return std::string{"a mixture of experts is not modelled"};
+std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_experts) {
+  if (row.experts > 0 && !with_experts) return std::string{"a mixture of experts (predicted with --experts)"};
   if (row.hardware.empty()) return std::string{"the row names no hardware"};
   if (!row.has_layout) return std::string{"the row does not say its layout"};
   const std::optional<DeviceSpec> device = device_of(row.hardware);
@@ -269,6 +307,14 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                   .context = row.cp,
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
+  if (row.ep > 1) {
+    const int others = row.tp * row.cp;
+    if (row.ep % others != 0 || row.dp() % (row.ep / others) != 0)
+      return concat("experts among ", row.ep, " ranks, which tensor ", row.tp, " x context ", row.cp, " ranks do not divide");
+    problem.mesh.whole_experts = true;
+    problem.mesh.expert = row.ep / others;
+    problem.mesh.data = row.dp() / problem.mesh.expert;
+  }
   // Megatron-LM's --cp-comm-type is p2p; PyTorch gathers (_cp_options.rotate_method), as did Llama 3.
   if (!fsdp) problem.context_exchange = ContextExchange::ring;
   problem.sequence_parallel = row.sp;

@@ -30,6 +30,7 @@ struct TruthRow {
   int ffn = 0;
   int vocab = 0;
   int experts = 0;
+  int topk = 0;
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
@@ -37,6 +38,7 @@ struct TruthRow {
   int tp = 1;
   bool sp = true;
   int cp = 1;
+  int ep = 1;
   int pp = 1;
   int vp = 1;
   std::string zero;
@@ -67,7 +69,8 @@ std::vector<TruthRow> read_vtrain_rows(const std::string& file);
 
 /// The problem that a row poses, or why the library cannot express it. All sources by one mapping,
 /// which docs/accuracy.md lists; it uses nothing that was measured.
-std::variant<Problem, std::string> truth_problem(const TruthRow& row);
+/// @param with_experts  also of mixtures of experts
+std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_experts);
 
 /// What a row measured: its step time, or the FLOPs that utilization is defined by over its printed
 /// FLOP/s; 0 where it has neither.

@@ -46,6 +46,11 @@ class Cells {
     }
     return static_cast<Number>(value);
   }
+  /// The same of a column that a table may lack.
+  int optional(std::string_view column, int absent, int least = 1) const {
+    const auto& columns = table_.columns();
+    return std::find(columns.begin(), columns.end(), column) == columns.end() ? absent : count(column, absent, least);
+  }
   double measure(std::string_view column) const {
     const std::size_t at = table_.column(column);
     const double value = table_.number(row_, at);
@@ -89,12 +94,14 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     row.ffn = cells.count("ffn", 0);
     row.vocab = cells.count("vocab", 0);
     row.experts = cells.count("experts", 0, 0);
+    row.topk = cells.optional("topk", 0, 0);
     row.sequence = cells.count<std::int64_t>("sequence", 0);
     row.global_batch = cells.count<std::int64_t>("global_batch", 0);
     row.micro_batch = cells.count<std::int64_t>("micro_batch", 0);
     row.tp = cells.count("tp", 1);
     row.sp = cells.text("sp") != "0";
     row.cp = cells.count("cp", 1);
+    row.ep = cells.optional("ep", 1);
     row.pp = cells.count("pp", 1);
     row.vp = cells.count("vp", 1);
     if (cells.text("vp").empty() && row.pp > 1 && lower_case(cells.text("schedule")).find("interleaved") != std::string::npos) {

@@ -49,7 +49,7 @@ struct FoldDraw {
   Workload workload(int replicas) const {
     const int devices = cluster.ranks() / mesh.copies();
     if (!model) return Workload::abstract(devices, microbatches * replicas);
-    Workload work{*model, {64, 1, microbatches * replicas}, recompute};
+    Workload work{*model, {64, mesh.expert, microbatches * replicas * mesh.expert}, recompute};
     work.over_devices(devices);
     return work;
   }
@@ -67,8 +67,8 @@ struct FoldDraw {
 
   std::string text() const {
     return concat(schedule, " on ", cluster.nodes(), " nodes, ", cluster.ranks(), " devices, tensor ", mesh.tensor, ", context ",
-                  mesh.context, ", data ", mesh.data, ", ", mesh_order_text(mesh.order), ", ", microbatches,
-                  " microbatches, cost ", cost.index());
+                  mesh.context, ", expert ", mesh.expert, ", data ", mesh.data, ", ", mesh_order_text(mesh.order), ", ",
+                  microbatches, " microbatches, cost ", cost.index());
   }
 };
 
@@ -113,8 +113,20 @@ FoldDraw draw_fold(Random& random) {
   drawn.early_sums = random.between(0, 1) == 0;
   drawn.early_gathers = random.between(0, 1) == 0;
   drawn.bucket = one_of<std::int64_t>(random, {automatic_bucket, 1, 300'000});
-  drawn.sharing = {drawn.mesh.tensor, drawn.mesh.context, random.between(0, 2) > 0,
-                   random.between(0, 1) == 0 ? ContextExchange::all_gather : ContextExchange::ring};
+  drawn.sharing = {.tensor = drawn.mesh.tensor,
+                   .context = drawn.mesh.context,
+                   .sequence_parallel = random.between(0, 2) > 0,
+                   .exchange = random.between(0, 1) == 0 ? ContextExchange::all_gather : ContextExchange::ring};
+  if (random.between(0, 3) == 0) {
+    drawn.mesh.whole_experts = drawn.sharing.whole_experts = true;
+    drawn.mesh.expert = drawn.sharing.expert = one_of<int>(random, {1, 2, 2, 3, 4});
+    drawn.sharing.sequence_parallel = true;
+    drawn.model->experts = drawn.mesh.shared() * random.between(1, 3);
+    drawn.model->experts_per_token = random.between(1, drawn.model->experts);
+    drawn.model->shared_width = random.between(0, 1) * 100;
+    drawn.sharding = static_cast<StateSharding>(random.between(0, 1));
+    drawn.schedule = one_of<std::string>(random, {"1f1b", "ddp", "zb-h1", "interleaved-1f1b", "gpipe"});
+  }
   const int kind = random.between(0, 5);
   if (kind == 0) {
     drawn.cost = FixedCost{Duration{1'000'000'007}, Duration{900'000'001}, Duration{800'000'003},
@@ -179,6 +191,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   int refused = 0;
   int coupled = 0;  // flows of one kind on one link
   int slowed = 0;   // by SMs that are held
+  int mixtures = 0;
   std::string axes;
   for (int tries = 0; equal < support::draws(50) && tries < 100 * support::draws(50); ++tries) {
     const FoldDraw drawn = draw_fold(random);
@@ -225,6 +238,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
             CHECK(found.folding.ranks * found.folding.factor == found.ranks);
             ++equal;
             coupled += drawn.mesh.data > 1 ? 1 : 0;
+            mixtures += drawn.mesh.expert > 1 ? 1 : 0;
           },
           drawn.cost);
     } catch (const InputError&) {
@@ -235,6 +249,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   CHECK(refused > 0);
   CHECK(coupled > 0);
   CHECK(slowed > 0);
+  CHECK(mixtures > 0);
   MESSAGE(concat(equal, " folded, ", refused, " refused"));
 }
 

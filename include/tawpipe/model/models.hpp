@@ -129,6 +129,13 @@ inline Transformer qwen_3_experts(std::string_view name, int layers, int hidden,
   model.head_dim = 128;
   return model;
 }
+/// gpt-oss: heads of 64; its biases, attention sinks and the window of every second layer are left
+/// out.
+inline Transformer gpt_oss_120b() {
+  Transformer model = mixture("gpt-oss-120b", 36, 2880, 64, 8, 2880, 201088, 128, 4);
+  model.head_dim = 64;
+  return model;
+}
 /// Grok-1: one matrix for embedding and output; two of its four norms a layer are left out.
 inline Transformer grok_1() {
   Transformer model = mixture("grok-1", 64, 6144, 48, 8, 32768, 131072, 8, 2);
@@ -164,6 +171,7 @@ inline constexpr std::string_view mistral_source = "Jiang et al. 2023, Mistral 7
 inline constexpr std::string_view qwen_25_source = "Qwen Team 2024, Qwen2.5, arXiv:2412.15115, and its published config.json";
 inline constexpr std::string_view qwen_3_source = "Qwen Team 2025, Qwen3, arXiv:2505.09388, and its published config.json";
 inline constexpr std::string_view mixtral_source = "Jiang et al. 2024, Mixtral, arXiv:2401.04088, and its published config.json";
+inline constexpr std::string_view gpt_oss_source = "OpenAI 2025, gpt-oss, arXiv:2508.10925, and its published config.json";
 inline constexpr std::string_view mixtral_22b_source = "Mistral AI, Mixtral 8x22B v0.1, its published config.json";
 inline constexpr std::string_view olmoe_source =
     "Muennighoff et al. 2024, OLMoE, arXiv:2409.02060, and its published config.json";
@@ -214,6 +222,7 @@ inline constexpr ModelPreset presets[] = {
      [] { return qwen_3_experts("qwen3-235b-a22b", 94, 4096, 64, 1536); }},
     {"olmoe-1b-7b", "6.9 billion parameters, 1.3 active, 64 experts, 8 a token", olmoe_source,
      [] { return mixture("olmoe-1b-7b", 16, 2048, 16, 16, 1024, 50304, 64, 8); }},
+    {"gpt-oss-120b", "117 billion parameters, 5.7 active, 128 experts, 4 a token", gpt_oss_source, [] { return gpt_oss_120b(); }},
     {"grok-1", "316 billion parameters, 84 active, 8 experts, 2 a token, tied", grok_source, [] { return grok_1(); }},
 };
 
