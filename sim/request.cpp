@@ -216,7 +216,7 @@ void check_products(const Problem& problem) {
 
 /// The mesh's expert axis: what --expert-parallel has beyond tensor x context.
 void take_expert_parallel(const Request& request, Mesh& mesh) {
-  if (request.expert_parallel == 1) return;
+  if (request.expert_parallel == 0 || request.expert_parallel == 1) return;
   const std::int64_t others = std::int64_t{mesh.tensor} * mesh.context;
   if (request.expert_parallel < 1 || others < 1 || request.expert_parallel % others != 0) {
     throw InputError(concat("--expert-parallel ", request.expert_parallel, " must be a multiple of tensor ", mesh.tensor,

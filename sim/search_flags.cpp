@@ -58,12 +58,16 @@ Command add_sweep(CLI::App& parent) {
 void leave_open(CLI::App& app, Request& request) {
   request.recompute = request.layout = "any";
   request.mesh = {.tensor = 0, .context = 0, .data = 0};
+  request.expert_parallel = 0;
   app.remove_option(app.get_option("--microbatches"));
   const auto text = [&](const std::string& flag, const std::string& meaning) { app.get_option(flag)->description(meaning); };
   text("--microbatch", "Sequences of one microbatch (default: the fastest that divides a replica's part of the batch)");
   text("--recompute", "Activations computed again in the backward: none, selective[:PART,...] or full[:N] (default any)");
   text("--tensor-parallel", "Devices that split each matrix product (default any)");
   text("--context-parallel", "Devices that split each sequence (default any)");
+  text("--expert-parallel",
+       "Devices among which each layer's experts are divided, whole; 1: tensor-parallel devices split all of them\n"
+       "(default any)");
   text("--data-parallel", "Replicas of the schedule, each with its part of the batch (default any)");
   text("--layout",
        "Which devices lie next to each other, nearest first: tensor, context, schedule, data\n"
@@ -148,9 +152,9 @@ Command add_bound(CLI::App& parent) {
   CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
   add_problem_flags(*app, flags->base, "any");
   for (const char* flag :
-       {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel", "--data-parallel", "--layout",
-        "--sequence-parallel", "--context-exchange", "--shard-states", "--reshard", "--overlap-grad-reduce",
-        "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
+       {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel", "--expert-parallel",
+        "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
+        "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
     app->remove_option(app->get_option(flag));
   }
   app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");

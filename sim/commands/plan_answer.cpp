@@ -21,6 +21,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
   const Mesh& mesh = flags.base.mesh;
   request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
+  request.expert_parts = flags.base.expert_parallel;
   if (!fixed.recompute.empty()) request.recompute = {parse_recompute_flag(flags.base.recompute).policy};
   if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
   if (!flags.schedules.empty() || !flags.base.options.empty()) {
@@ -63,11 +64,15 @@ std::string no_layout(const PlanRequest& request) {
     if (const int size = request.axes[static_cast<std::size_t>(a)]; size > 0)
       asked += concat(asked.empty() ? "" : " x ", name(static_cast<MeshAxis>(a)), " ", size);
   }
+  if (request.expert_parts > 1) asked += concat(asked.empty() ? "" : " and ", "experts on ", request.expert_parts);
   return concat("no layout of ", problem.cluster.ranks(), " devices has ", asked.empty() ? "a mesh" : asked,
                 ": together the sizes must divide the devices, tensor parallelism also the ", problem.model->heads,
                 " heads and the devices of a node, context parallelism the ", problem.sequence,
                 " tokens of a sequence, of which each device has at least 1,024, and data parallelism the ", problem.global_batch,
-                " sequences");
+                " sequences",
+                request.expert_parts > 1 ? concat("; devices with experts divide the ", problem.model->experts,
+                                                  " experts, and are tensor x context devices or a multiple")
+                                         : std::string{});
 }
 
 /// Adds what a search found with all plans' `offload` in host memory.
@@ -210,6 +215,7 @@ Request usual_request(const PlanFlags& flags) {
   if (usual.layout == "any") usual.layout = "tcsd";
   if (usual.microbatch == "auto") usual.microbatch.clear();
   usual.mesh = {};
+  usual.expert_parallel = 1;
   return usual;
 }
 

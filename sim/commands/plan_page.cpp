@@ -21,7 +21,7 @@ constexpr std::int64_t max_plan_tasks = 150'000;
 
 std::string label_of(const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
-  return fmt::format("{} {} x {} x {} x {}", plan.choice.schedule, mesh.tensor, mesh.context, mesh.pipeline, mesh.data);
+  return fmt::format("{} {} x {} x {} x {}", plan.choice.schedule, mesh.tensor, mesh.context, mesh.pipeline, mesh.batch_parts());
 }
 
 /// The drawn part of a plan, for a sentence; "" if all of it is.

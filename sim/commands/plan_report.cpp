@@ -137,6 +137,8 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   Json json = to_json(plan.summary);
   json["estimated"] = plan.estimated;
   json["axes"] = {{"tensor", mesh.tensor}, {"context", mesh.context}, {"pipeline", mesh.pipeline}, {"data", mesh.data}};
+  if (mesh.whole_experts) json["axes"]["expert"] = mesh.expert;
+  if (mesh.whole_experts) json["expert_parallel"] = mesh.expert_parts();
   json["layout"] = mesh_order_text(mesh.order);
   json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
   json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
@@ -215,8 +217,9 @@ std::string recompute_text(const PlanRequest& request, const Plan& plan) {
 
 std::string layout_text(const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
-  const bool order = mesh.pipeline > 1 && mesh.data > 1;
-  return fmt::format("{} x {} x {} x {}{}", mesh.tensor, mesh.context, mesh.pipeline, mesh.data,
+  const bool order = mesh.pipeline > 1 && mesh.batch_parts() > 1;
+  const std::string experts = mesh.whole_experts ? concat(" e", mesh.expert_parts()) : std::string{};
+  return fmt::format("{} x {} x {} x {}{}{}", mesh.tensor, mesh.context, mesh.pipeline, mesh.batch_parts(), experts,
                      order ? concat(" ", mesh_order_text(mesh.order)) : std::string{});
 }
 

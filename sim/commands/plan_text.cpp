@@ -138,6 +138,8 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   if (result.plans.empty()) return text + searched_text(result);
   const std::vector<const Plan*> others = shown_plans(planned);
   text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n";
+  if (planned.request.problem.model->is_routed())
+    text += "eN: experts on N devices, which share a layer and, beyond t x c, count among d\n";
   text += estimates_text(std::any_of(others.begin(), others.end(), [](const Plan* plan) { return plan->estimated; })) + "\n";
   const Plan& best = result.plans.front();
   const Shares shares = shares_of(best.summary);

@@ -213,12 +213,13 @@ class Sweep {
       if (name == "global-batch") request.global_batch = whole;
       if (name == "microbatches") request.microbatches = whole;
       if (name == "microbatch") request.microbatch = std::to_string(whole);
-      if (name == "tensor-parallel") request.mesh.tensor = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
-      if (name == "expert-parallel") request.expert_parallel = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
-      if (name == "data-parallel") request.mesh.data = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      const auto size = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      if (name == "tensor-parallel") request.mesh.tensor = size;
+      if (name == "context-parallel") request.mesh.context = size;
+      if (name == "expert-parallel") request.expert_parallel = size;
+      if (name == "data-parallel") request.mesh.data = size;
       if (name == "hidden" || name == "layers") {
-        shaped =
-            with_shape(shaped ? shaped->name : request.model, axis, static_cast<int>(std::min<std::int64_t>(whole, 1 << 20)));
+        shaped = with_shape(shaped ? shaped->name : request.model, axis, size);
         request.model = shaped->name;
       }
     }

@@ -123,6 +123,8 @@ struct Mesh {
   int shared() const { return tensor * context * expert; }
   /// The ranks among which the tokens of a microbatch are divided.
   int token_ranks() const { return context * expert; }
+  /// The ranks that have sequences of their own, for each rank of the schedule and of the others.
+  int batch_parts() const { return data * expert; }
   /// The number of parts of the experts' parameters.
   int expert_parts() const { return whole_experts ? shared() : tensor; }
   /// The ranks that do the work of one rank of the schedule.

@@ -67,7 +67,8 @@ class LayoutBounds {
 
   /// A lower bound on any schedule's iteration on this layout.
   Duration min_time(const PlanLayout& layout) {
-    const auto microbatches = static_cast<double>(request_.problem.global_batch / layout.microbatch_size / layout.mesh.data);
+    const auto microbatches =
+        static_cast<double>(request_.problem.global_batch / layout.microbatch_size / layout.mesh.batch_parts());
     double time = 0;
     for (const Replica& replica : replicas(layout.mesh)) {
       double rate = 0;  // microbatches a picosecond
@@ -176,11 +177,19 @@ class LayoutBounds {
     return at->second;
   }
   /// What the times follow from.
-  using Key = std::tuple<int, int, ContextExchange, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
+  using Key = std::tuple<int, int, int, bool, ContextExchange, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
   Key key(const PlanLayout& layout, Rank rank) const {
-    return {layout.mesh.tensor,     layout.mesh.context, exchange_of(layout),
-            inner_of(layout),       layout.recompute,    layout.recompute_layers,
-            layout.microbatch_size, layout.loss_chunk,   detail::RankClasses{request_.problem.cluster, layout.mesh}.key(rank)};
+    return {layout.mesh.tensor,
+            layout.mesh.context,
+            layout.mesh.expert,
+            layout.mesh.whole_experts,
+            exchange_of(layout),
+            inner_of(layout),
+            layout.recompute,
+            layout.recompute_layers,
+            layout.microbatch_size,
+            layout.loss_chunk,
+            detail::RankClasses{request_.problem.cluster, layout.mesh}.key(rank)};
   }
   Times find_times(const PlanLayout& layout, Rank rank) const {
     return std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
@@ -223,7 +232,7 @@ class LayoutBounds {
   /// an update of its part.
   Schedule whole_model(const PlanLayout& layout, Rank rank, bool head, int recompute_layers) const {
     const Problem& problem = request_.problem;
-    const Batch batch{problem.sequence, layout.microbatch_size, problem.global_batch};
+    const Batch batch{problem.sequence, layout.microbatch_size * layout.mesh.expert, problem.global_batch};
     Transformer model = *problem.model;
     if (layout.loss_chunk > 0) model.loss_chunk = layout.loss_chunk;
     model.recompute_layers = recompute_layers;

@@ -83,6 +83,7 @@ inline bool alike(const Plan& a, const Plan& b) {
   return a.choice.schedule == b.choice.schedule && a.summary.makespan == b.summary.makespan &&
          a.summary.fullest() == b.summary.fullest() && a.layout.mesh.tensor == b.layout.mesh.tensor &&
          a.layout.mesh.context == b.layout.mesh.context && a.layout.mesh.data == b.layout.mesh.data &&
+         a.layout.mesh.expert == b.layout.mesh.expert && a.layout.mesh.whole_experts == b.layout.mesh.whole_experts &&
          a.layout.microbatch_size == b.layout.microbatch_size && a.layout.recompute == b.layout.recompute &&
          a.layout.recompute_layers == b.layout.recompute_layers && a.layout.offload == b.layout.offload;
 }

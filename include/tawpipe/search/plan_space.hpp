@@ -41,6 +41,9 @@ struct PlanRequest {
   /// its mesh, recomputation, sizes and schedules are results: not read
   Problem problem;
   Mesh::Sizes axes = {};  ///< [axis] the size that it must have; 0: any
+  /// the parts of the experts that ranks have whole (Mesh::expert_parts()); 1: tensor-parallel ranks
+  /// split all; 0: any
+  int expert_parts = 0;
   std::vector<std::vector<MeshAxis>> orders = {{MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data},
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
   /// empty: those of planned_sizes(), and around the best others
@@ -83,8 +86,8 @@ inline std::vector<int> divisors(int number) {
 }
 
 /// Sizes that an axis may have, among the divisors of the devices: `tensor` as allowed by heads and
-/// inside the smallest node, `context` with at least 1,024 tokens of a sequence a device, experts
-/// if the model has any (none yet), replicas as allowed by the batch allows.
+/// inside the smallest node, `context` with at least 1,024 tokens of a sequence a device, experts as
+/// their number allows, replicas as the batch does.
 inline std::vector<int> axis_sizes(const PlanRequest& request, MeshAxis axis) {
   const int given = request.axes[static_cast<std::size_t>(axis)];
   if (given > 0) return {given};
@@ -101,7 +104,7 @@ inline std::vector<int> axis_sizes(const PlanRequest& request, MeshAxis axis) {
       case MeshAxis::context:
         return size > 1 && (problem.sequence % size != 0 || problem.sequence / size < 1024);
       case MeshAxis::expert:
-        return size > 1;
+        return size > 1 && (!model.is_routed() || model.experts % size != 0 || problem.global_batch % size != 0);
       case MeshAxis::data:
         return problem.global_batch % size != 0;
       case MeshAxis::pipeline:
@@ -119,6 +122,15 @@ inline std::vector<MeshAxis> places_of(const Mesh& mesh) {
     if (mesh.size(axis) > 1) order.push_back(axis);
   }
   return order;
+}
+
+/// Whether the ranks of a mesh can divide the experts so, as the request asks.
+inline bool can_have_experts(const PlanRequest& request, const Mesh& mesh) {
+  const Transformer& model = *request.problem.model;
+  if (request.expert_parts > 0 && request.expert_parts != (mesh.whole_experts ? mesh.expert_parts() : 1)) return false;
+  if (!mesh.whole_experts) return mesh.expert == 1;
+  const bool own_tokens = mesh.tensor == 1 || request.problem.sequence_parallel;
+  return model.is_routed() && mesh.shared() > 1 && model.experts % mesh.shared() == 0 && own_tokens;
 }
 
 /// The meshes over all devices. An axis added to MeshAxis is searched according to axis_sizes().
@@ -144,12 +156,17 @@ inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
   for (const auto& sizes : found) {
     std::vector<std::vector<MeshAxis>> seen;
     for (const std::vector<MeshAxis>& order : request.orders) {
-      const Mesh mesh = Mesh::of(sizes, order).over(ranks);
+      Mesh mesh = Mesh::of(sizes, order);
+      mesh.whole_experts = mesh.expert > 1;
+      mesh = mesh.over(ranks);
       if (pipeline > 0 && mesh.pipeline != pipeline) continue;
       const std::vector<MeshAxis> places = places_of(mesh);
       if (std::find(seen.begin(), seen.end(), places) != seen.end()) continue;
       seen.push_back(places);
-      meshes.push_back(mesh);
+      for (const bool whole : {false, true}) {
+        mesh.whole_experts = whole;
+        if (can_have_experts(request, mesh)) meshes.push_back(mesh);
+      }
     }
   }
   return meshes;
@@ -209,7 +226,9 @@ inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, cons
   if (layout.mesh.pipeline == 1 || family != ScheduleFamily::pipeline) return found;
   std::vector<std::optional<StateSharding>> sharding{std::nullopt};
   for (const StateSharding states : request.sharding) {
-    if (states != request.problem.sharding && layout.mesh.data * layout.mesh.context > 1) sharding.push_back(states);
+    const bool possible =
+        layout.mesh.data * layout.mesh.token_ranks() > 1 && (!layout.mesh.whole_experts || states <= StateSharding::optimizer);
+    if (states != request.problem.sharding && possible) sharding.push_back(states);
   }
   std::vector<int> chunks{0};
   if (request.problem.model->loss_chunk == 0 && request.loss_chunk > 0) chunks.push_back(request.loss_chunk);
@@ -318,8 +337,9 @@ inline std::vector<std::int64_t> planned_sizes(std::int64_t of_replica, std::int
 inline std::vector<PlanLayout> other_sizes(const PlanRequest& request, const PlanLayout& layout) {
   std::vector<PlanLayout> found;
   if (!request.microbatch_sizes.empty()) return found;
-  const std::int64_t of_replica = request.problem.global_batch / layout.mesh.data;
-  const std::int64_t most = std::min(request.problem.most_sequences(), 2 * layout.microbatch_size - 1);
+  const std::int64_t of_replica = request.problem.global_batch / layout.mesh.batch_parts();
+  const std::int64_t possible = request.problem.most_sequences() / layout.mesh.expert;
+  const std::int64_t most = std::min(possible, 2 * layout.microbatch_size - 1);
   for (std::int64_t size = layout.microbatch_size / 2 + 1; size <= most; ++size) {
     if (size == layout.microbatch_size || of_replica % size != 0) continue;
     found.push_back(layout);
@@ -336,11 +356,11 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   std::vector<PlanLayout> layouts;
   bool refused = false;
   for (const Mesh& mesh : detail::planned_meshes(request)) {
-    if (request.problem.global_batch % mesh.data != 0) continue;
-    const std::int64_t of_replica = request.problem.global_batch / mesh.data;
+    if (request.problem.global_batch % mesh.batch_parts() != 0) continue;
+    const std::int64_t of_replica = request.problem.global_batch / mesh.batch_parts();
+    const std::int64_t most = std::max<std::int64_t>(1, request.problem.most_sequences() / mesh.expert);
     const bool given = !request.microbatch_sizes.empty();
-    for (const std::int64_t size :
-         given ? request.microbatch_sizes : detail::planned_sizes(of_replica, request.problem.most_sequences())) {
+    for (const std::int64_t size : given ? request.microbatch_sizes : detail::planned_sizes(of_replica, most)) {
       if (of_replica % size != 0) continue;
       const auto exchanges = detail::planned_exchanges(request, mesh);
       refused = refused || exchanges.empty();

@@ -27,7 +27,7 @@ struct AxisInfo {
 };
 
 /// Every parameter that can be varied, in addition to `option.KEY` for the schedules' options.
-inline constexpr std::array<AxisInfo, 17> sweep_parameters{{
+inline constexpr std::array<AxisInfo, 19> sweep_parameters{{
     {"inter-node", AxisKind::bandwidth, "each network link's bandwidth in one direction"},
     {"inter-node-latency", AxisKind::duration, "each network link's latency"},
     {"intra-node", AxisKind::bandwidth, "each link's bandwidth inside nodes"},
@@ -40,6 +40,8 @@ inline constexpr std::array<AxisInfo, 17> sweep_parameters{{
     {"hidden", AxisKind::count, "hidden size of a model llama-LxH"},
     {"layers", AxisKind::count, "layers of a model llama-LxH"},
     {"tensor-parallel", AxisKind::count, "devices that split each matrix product"},
+    {"context-parallel", AxisKind::count, "devices that split each sequence"},
+    {"expert-parallel", AxisKind::count, "devices among which a layer's experts are divided"},
     {"data-parallel", AxisKind::count, "replicas of the schedule"},
     {"utilization", AxisKind::fraction, "fraction of the matrix peak"},
     {"model", AxisKind::name, "a model's name or file"},

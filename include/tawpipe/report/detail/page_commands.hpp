@@ -47,7 +47,7 @@ const COMMANDS = {
 
   plan() {
     const several = answer.by_devices, found = several ? several.flatMap((one) => one.plans) : answer.plans;
-    const axes = (p) => `${p.axes.tensor} x ${p.axes.context} x ${p.axes.pipeline} x ${p.axes.data}`;
+    const axes = (p) => `${p.axes.tensor} x ${p.axes.context} x ${p.axes.pipeline} x ${p.axes.data * (p.axes.expert || 1)}` + (p.expert_parallel ? ` e${p.expert_parallel}` : "");
     const columns = [...(several ? [["devices", (p) => p.ranks]] : []), ["schedule", (p) => p.schedule, "words"], ["tensor x context x pipeline x data", axes], ["recompute", (p) => p.recompute, "words"], ...summary_columns,
       ["computing", (p) => percent(p.shares.compute)], ["exposed", (p) => percent(p.shares.exposed)], ["waiting", (p) => percent(p.shares.waiting)], ["limited by", (p) => p.limited_by, "words"],
       ...(found.some((p) => p.price_per_billion_tokens) ? [["price/Gtoken", (p) => p.price_per_billion_tokens.toFixed(2)]] : []), ["options", options_of, "cut"], ["command", (p) => p.command, "cut"]];

@@ -217,14 +217,14 @@ class StateMessages {
     const bool sharded = shared != none<PiecesId>;
     const bool whole = copies_.classes().size() == 1 && bucket == nullptr;
     std::vector<ParameterRange> own;
-    if (!whole) own = sizes_.part_of(bucket == nullptr ? together(updated) : bucket->ranges, of);
+    if (!whole) own = sizes_.part_of(bucket == nullptr ? together(logical_, updated) : bucket->ranges, of);
     const std::int64_t count = whole ? touched.value() / sizes_.each() : parameters_in(own);
     if (count == 0) return;
     const SplitId split = sharded               ? builder_.split(shards_.parts(shared, bucket, of))
                           : !whole              ? builder_.split({builder_.pieces(own)})
                           : updated.empty()     ? none<SplitId>
                           : updated.size() == 1 ? builder_.split({pieces_[index(updated.front())]})
-                                                : builder_.split({builder_.pieces(together(updated))});
+                                                : builder_.split({builder_.pieces(together(logical_, updated))});
     copies_.for_each_holders(task.rank, of, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
       std::vector<Use> uses;
       std::vector<TaskId> after;
@@ -248,15 +248,6 @@ class StateMessages {
       if (early) builder_.bucket(bucket->layer);
       sums_.push_back({task.rank, of, copies_.part(copies[0], of), update, sum});
     });
-  }
-
-  /// The parameters of logical sets, in order.
-  std::vector<ParameterRange> together(const std::vector<PiecesId>& logical) const {
-    std::vector<ParameterRange> all;
-    for (const PiecesId one : logical) {
-      for (const ParameterRange& range : logical_.pieces(one)) append(all, range);
-    }
-    return all;
   }
 
   /// A whole gradient of each copy, summed into the parts that they keep, after the computation

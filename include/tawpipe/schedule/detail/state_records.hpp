@@ -35,4 +35,13 @@ struct RecentWork {
   std::array<std::vector<StateSum>, 2> sums;  ///< of its last two gradients
 };
 
+/// The parameters of several sets, in order.
+inline std::vector<ParameterRange> together(const Schedule& schedule, const std::vector<PiecesId>& sets) {
+  std::vector<ParameterRange> all;
+  for (const PiecesId one : sets) {
+    for (const ParameterRange& range : schedule.pieces(one)) append(all, range);
+  }
+  return all;
+}
+
 }  // namespace tawpipe::detail

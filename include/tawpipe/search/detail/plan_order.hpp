@@ -20,7 +20,8 @@ namespace tawpipe::inline v0::detail {
 
 /// Microbatches of a replica.
 inline double microbatches_of(const PlanRequest& request, const PlanLayout& layout) {
-  return static_cast<double>(request.problem.global_batch) / static_cast<double>(layout.microbatch_size) / layout.mesh.data;
+  return static_cast<double>(request.problem.global_batch) / static_cast<double>(layout.microbatch_size) /
+         layout.mesh.batch_parts();
 }
 
 /// A layout with some of the schedules: those from `begin` to before `end`.
@@ -113,7 +114,7 @@ class PlanProber {
     if (!request_.allows(layout, choice)) return found;
     const auto path = [&](int microbatches) {
       Problem few = problem_of(request_, layout, choice);
-      few.global_batch = layout.microbatch_size * layout.mesh.data * microbatches * layout.mesh.pipeline;
+      few.global_batch = layout.microbatch_size * layout.mesh.batch_parts() * microbatches * layout.mesh.pipeline;
       const MinNeed need = least(few, choice);
       found.cost += need.ends;
       found.memory = need.memory;
@@ -134,7 +135,7 @@ class PlanProber {
   }
   /// Of 4 microbatches for each rank: no more memory than with all.
   MinNeed min_of_few(Problem problem, const ScheduleChoice& choice) const {
-    problem.global_batch = problem.microbatch_sizes.front() * problem.mesh.data * most * problem.mesh.pipeline;
+    problem.global_batch = problem.microbatch_sizes.front() * problem.mesh.batch_parts() * most * problem.mesh.pipeline;
     return least(problem, choice);
   }
   const PlanRequest& request() const { return request_; }

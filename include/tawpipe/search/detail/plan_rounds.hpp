@@ -88,10 +88,16 @@ class PlanRounds {
     std::int64_t cost = 2000;
   };
 
-  /// Whether another choice gives the same: what any schedule is on one rank; or a shard for each
+  /// Whether it would move weights between ranks that have whole experts of their own.
+  bool moves_experts(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    return layout.mesh.whole_experts && layout.mesh.pipeline > 1 &&
+           registry_.info(choice.schedule).family != ScheduleFamily::pipeline;
+  }
+  /// Whether it is impossible, or another choice gives the same: what any schedule is on one rank; or a shard for each
   /// device, where there are no more layers.
   bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
     if (layout.mesh.pipeline == 1 && has_plain_ && !registry_.info(choice.schedule).plain) return true;
+    if (moves_experts(layout, choice)) return true;
     const auto shards = choice.options.find("shards");
     if (shards == choice.options.end() || shards->second != "layers") return false;
     if (request_.problem.model->layers > layout.mesh.pipeline) return false;
@@ -263,7 +269,7 @@ class PlanRounds {
     }
     const PlanLayout& layout = layouts_[candidate.layout];
     const std::int64_t all = request_.problem.global_batch;
-    const std::int64_t round = layout.microbatch_size * layout.mesh.data * layout.mesh.pipeline;
+    const std::int64_t round = layout.microbatch_size * layout.mesh.batch_parts() * layout.mesh.pipeline;
     const ShortIterations rounds = short_iterations(all / round);
     const bool whole = candidate.need.steps <= max_whole_tasks || rounds.longer == 0;
     const std::int64_t longest = whole ? all : rounds.longer * round + all % round;
