@@ -85,8 +85,10 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
     text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
   if (problem.model) {
     const Transformer& model = *problem.model;
-    text += fmt::format("model    {}: {} parameters, {}{}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
-                        name(model.dtype),
+    const std::string active =
+        model.is_routed() ? concat(" (", format_count(model.active_parameters()), " of them for a token)") : std::string{};
+    text += fmt::format("model    {}: {} parameters{}, {}{}; {} tokens a sequence, ", model.name,
+                        format_count(model.parameters()), active, name(model.dtype),
                         model.products == ProductFormat::bits16 ? std::string{} : concat(", products in ", name(model.products)),
                         format_count(problem.sequence));
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))

@@ -245,7 +245,12 @@ RecomputeParts parts_of(std::string recompute) {
   const std::size_t at = recompute.find(start);
   if (at == std::string::npos || recompute.size() == at + start.size()) return {};
   std::replace(recompute.begin(), recompute.end(), '+', ',');
-  return parse_recompute_parts(std::string_view{recompute}.substr(at + start.size()));
+  std::string names = recompute.substr(at + start.size());
+  for (const auto& [module, part] : {std::pair{"moe_act", "activation"}, std::pair{"moe", "mlp"}}) {  // of experts
+    if (const std::size_t found = names.find(module); found != std::string::npos)
+      names.replace(found, std::string_view{module}.size(), part);
+  }
+  return parse_recompute_parts(names);
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ struct Summary {
   /// of these, stages without layers or edges: their ranks only forward
   std::int64_t empty_stages = 0;
   std::int64_t microbatches = 0;
-  std::int64_t microbatch_size = 0;  ///< sequences; 0 without a model
+  /// sequences, of each rank that has its own (of an expert axis); 0 without a model
+  std::int64_t microbatch_size = 0;
   std::int64_t sequence = 0;         ///< tokens; 0 without a model
   std::int64_t global_batch = 0;     ///< sequences; 0 without a model
   /// as flags say it: "none", "full", "full:4" for the first 4 layers of each stage
@@ -128,7 +129,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   }
   if (workload.is_abstract()) return summary;
   summary.model = workload.model().name;
-  summary.microbatch_size = workload.batch().microbatch_size;
+  summary.microbatch_size = workload.batch().microbatch_size / schedule.parts().mesh.expert;
   summary.sequence = workload.batch().sequence;
   summary.global_batch = workload.batch().global_batch;
   summary.recompute = std::string{name(workload.recompute())};

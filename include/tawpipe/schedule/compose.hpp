@@ -140,7 +140,7 @@ class Composer {
             .each_microbatch = each,
             .early_sums = with.overlap_gradients,
             .early_gathers = with.overlap_gathers && with.sharding != StateSharding::none,
-            .bucket = bucket_size(with.bucket, mesh.data) * mesh.tensor};
+            .bucket = bucket_size(with.bucket, mesh.batch_parts()) * mesh.tensor};
   }
   /// [rank] whether its copy is kept
   std::vector<char> written() const {
@@ -224,9 +224,10 @@ class Composer {
       if (!(is_point_to_point(task.op) || is_collective(task.op)) || is_of_tokens(task.payload)) continue;
       const auto sets = task.split == none<SplitId> ? std::span<const PiecesId>{} : logical_.split(task.split);
       if (task.split != none<SplitId> && std::none_of(sets.begin(), sets.end(), has_experts)) continue;
-      throw InputError(concat("schedule ", quote(logical_.name()),
-                              " moves weights or their gradients itself; expert parallelism needs one whose ranks keep their "
-                              "weights, such as 1f1b, interleaved, zb-h1 or ddp"));
+      throw InputError(concat("schedule ", quote(logical_.name()), " moves experts or their gradients between its ",
+                              logical_.ranks(),
+                              " ranks; expert parallelism needs one whose ranks keep their weights, such as "
+                              "1f1b, interleaved-1f1b or zb-h1, or one rank and data parallelism around it"));
     }
   }
 

@@ -32,8 +32,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Its mesh with more tensor parallelism by doubling, within a node; then with context parallelism
-/// over nodes; then with data parallelism.
+/// Its mesh with more tensor parallelism by doubling, within a node; with experts on more devices;
+/// then with context parallelism over nodes; then with data parallelism.
 inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   int node = problem.cluster.ranks();
   const DeviceGroups nodes = problem.cluster.groups_by_node();
@@ -45,6 +45,13 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
     meshes.push_back(mesh);
   }
   const Mesh widest = meshes.back();
+  const auto divides = [&](const Mesh& mesh) { return problem.model->experts % mesh.shared() == 0; };
+  for (Mesh mesh = problem.mesh; problem.model->is_routed() && fits(mesh);) {
+    mesh.expert *= 2;
+    mesh.whole_experts = true;
+    if (!divides(mesh)) break;
+    meshes.push_back(mesh);
+  }
   for (int Mesh::*axis : {&Mesh::context, &Mesh::data}) {
     for (Mesh mesh = widest; fits(mesh);) {
       mesh.*axis *= 2;
@@ -176,7 +183,7 @@ TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& p
       asked.mesh = mesh;
       for (const StateSharding sharding : {problem.sharding, StateSharding::parameters}) {
         if (auto found = detail::fitting_with_savings(asked, detail::with_savings(asked, sharding), registry)) return found;
-        if (mesh.data * mesh.context == 1 || sharding == StateSharding::parameters) break;
+        if (mesh.data * mesh.token_ranks() == 1 || mesh.whole_experts || sharding == StateSharding::parameters) break;
       }
     }
   }

@@ -132,9 +132,11 @@ class UpdateShards {
       return parts(set, nullptr)[copies_.holder(copy, ParameterClass::dense)];
     std::vector<ParameterRange> own;
     for (const ParameterClass of : copies_.classes()) {
-      for (const ParameterRange& range : part(set, static_cast<int>(copies_.holder(copy, of)), of)) append(own, range);
+      std::vector<ParameterRange> ranges = part(set, static_cast<int>(copies_.holder(copy, of)), of);
+      if (piece != pieces_.end()) ranges = equal_part(ranges, piece->second.number, piece->second.count);
+      for (const ParameterRange& range : ranges) append(own, range);
     }
-    return builder_.pieces(piece == pieces_.end() ? own : equal_part(own, piece->second.number, piece->second.count));
+    return builder_.pieces(own);
   }
   /// The largest number of its parameters of a class that a holder has.
   std::int64_t part_size(BufferId logical, ParameterClass of) const {
