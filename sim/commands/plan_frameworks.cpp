@@ -189,7 +189,20 @@ std::vector<FrameworkJob> changes_of(const FrameworkJob& job, Framework framewor
       add([&](FrameworkJob& next) { next.choice = {"interleaved-1f1b", {{"chunks", std::to_string(chunks)}}}; });
     }
   }
+  if (job.has_experts()) {
+    const auto divided = [&](int expert) {
+      FrameworkJob next = job;
+      next.mesh.expert = expert;
+      next.mesh.whole_experts = next.mesh.shared() > 1;
+      next.mesh.data = job.mesh.batch_parts() / expert;
+      if (next.mesh.batch_parts() == job.mesh.batch_parts() && job.model->experts % next.mesh.expert_parts() == 0)
+        changes.push_back(std::move(next));
+    };
+    divided(job.mesh.expert * 2);
+    if (job.mesh.expert % 2 == 0) divided(job.mesh.expert / 2);
+  }
   for (const char* order : {"tcsd", "tcds"}) {
+    if (job.mesh.expert > 1) break;  // as Megatron-LM demands
     if (!detail::lies_as(job.mesh, order)) add([&](FrameworkJob& next) { next.mesh.order = parse_mesh_order(order); });
   }
   return changes;
@@ -257,8 +270,9 @@ std::string today_text(const Today& today, const Planned& planned) {
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(3, today.changes.size()); ++i) {
     const auto& [words, changed] = today.changes[i];
-    text += fmt::format("       {} faster by one change: {}\n", format_percent(1 - changed.makespan / summary.makespan),
-                        join(words, ", "));
+    const double faster = 1 - changed.makespan / summary.makespan;
+    text += faster < 0 ? fmt::format("       fits, {} slower, by one change: {}\n", format_percent(-faster), join(words, ", "))
+                       : fmt::format("       {} faster by one change: {}\n", format_percent(faster), join(words, ", "));
   }
   for (const std::string& note : today.file.job.notes) text += concat("note   ", note, "\n");
   return text;
