@@ -120,14 +120,16 @@ std::optional<Transformer> known_model(const TruthRow& row) {
 
 /// The experts of a mixture, or why they cannot be expressed.
 std::string take_experts(const TruthRow& row, Transformer& model) {
-  if (has(lower_case(row.model), "deepseek")) return "latent attention and layers without experts among others are not modelled";
   model.experts = row.experts;
   model.experts_per_token = row.topk;
   model.gated = true;
   if (const std::optional<Transformer> known = known_model(row)) {
-    model.head_dim = known->head_dim;
-    model.intermediate = known->intermediate;
-    model.shared_width = known->shared_width;
+    const int vocab = model.vocab;
+    model = *known;
+    model.name = row.model;
+    model.vocab = vocab;
+  } else if (has(lower_case(row.model), "deepseek")) {
+    return "the row does not say: latent attention's sizes, experts' width";
   }
   return {};
 }

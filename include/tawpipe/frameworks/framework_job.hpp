@@ -276,7 +276,9 @@ inline bool same_sizes(const Transformer& a, const Transformer& b) {
   return a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads &&
          a.intermediate == b.intermediate && a.vocab == b.vocab && a.tied == b.tied && a.gated == b.gated &&
          a.head_size() == b.head_size() && a.experts == b.experts && a.experts_per_token == b.experts_per_token &&
-         a.shared_width == b.shared_width;
+         a.shared_width == b.shared_width && a.dense_layers == b.dense_layers && a.dense_width == b.dense_width &&
+         a.query_rank == b.query_rank && a.key_value_rank == b.key_value_rank && a.rope_width == b.rope_width &&
+         a.value_size == b.value_size;
 }
 
 /// @throws InputError  if a value is negative or beyond the limit of sizes and batches

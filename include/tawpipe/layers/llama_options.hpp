@@ -37,7 +37,8 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
   if (model.dtype != mine) {
     refuse_model(model, concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
   }
-  if (model.is_routed()) refuse_model(model, "a mixture of experts can be simulated, but not computed by this code");
+  if (model.is_routed() || model.is_latent())
+    refuse_model(model, "experts and latent attention can be simulated, but not computed by this code");
   if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {
     refuse_model(model,

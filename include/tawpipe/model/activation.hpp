@@ -61,11 +61,11 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   const std::int64_t normed = again.layernorm ? 0 : (model.is_routed() ? 1 : 2) * hidden;
   const auto inputs =
       of_router + static_cast<std::int64_t>(input * static_cast<double>(normed + (again.mlp || again.activation ? 0 : inner) +
-                                                                        of_experts + (narrow ? model.query_width() : 0)));
+                                                                        of_experts + (narrow ? model.value_width() : 0)));
   const std::int64_t masks = model.fused_attention ? 0 : 2 * hidden;
-  const std::int64_t linear =
-      inputs + masks +
-      element * (2 * hidden + (narrow && again.core_attn ? 1 : 2) * model.query_width() + 2 * model.key_width() + of_mlp * inner);
+  const std::int64_t linear = inputs + masks +
+                              element * (2 * hidden + (narrow && again.core_attn ? 0 : 1) * model.value_width() +
+                                         model.attention_inputs() + of_mlp * inner);
   const std::int64_t of_attention = model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence;
   if (recompute == Recompute::full) return element * hidden;  // layer input
   if (!model.chooses_parts(recompute)) return linear + (again.layernorm ? 0 : 8) + (again.core_attn ? 0 : of_attention);
@@ -73,8 +73,8 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   // With every second product kept: layer input, query, value, attention's output, gate, down.
   if (model.is_torchtitan()) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);
   // Layer input, query, key, value, residual sum, gate, up; with experts their copies and weights.
-  return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner) +
-         element * model.routed_copies() + 4 * std::int64_t{model.experts};
+  return element * (2 * hidden + model.attention_inputs() + (model.gated ? 2 : 1) * inner) + element * model.routed_copies() +
+         4 * std::int64_t{model.experts};
 }
 
 }  // namespace detail
@@ -93,7 +93,7 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
   const std::int64_t kept = detail::layer_token_bytes(model, batch.sequence, recompute);
   const std::int64_t not_kept = detail::layer_token_bytes(model, batch.sequence, Recompute::none) - kept;
   const std::int64_t gradients = model.hidden + std::max(model.mlp_matrices() * model.token_width() + model.routed_copies(),
-                                                         2 * model.query_width() + 2 * model.key_width());
+                                                         model.attention_inputs() + model.value_width());
   return {.saved = batch.tokens() * kept,
           .forward_workspace = batch.tokens() * (not_kept + element * 2 * model.hidden),
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
@@ -120,7 +120,7 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.token_width();
   const std::int64_t of_mlp = detail::mlp_tensors(model) * inner + model.routed_copies();
-  const std::int64_t all = 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + of_mlp;
+  const std::int64_t all = 4 * hidden + model.attention_inputs() + model.value_width() + of_mlp;
   const RecomputeParts again = model.parts_again(recompute);
   const std::int64_t of_parts = (again.layernorm ? 2 * hidden : 0) + (again.mlp ? of_mlp : again.activation ? inner : 0);
   const std::int64_t layer = recompute == Recompute::none ? 0 : again.any() ? of_parts : all;

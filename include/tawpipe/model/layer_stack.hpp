@@ -45,7 +45,10 @@ struct LayerStack {
   StageWork layer = {};       ///< one layer; its `boundary` is what stages pass on
   /// this many layers of a stage are `layer`, the others kept_layer; 0: all
   std::int32_t recompute_layers = 0;
-  StageWork kept_layer = {};  ///< one layer of which nothing is recomputed
+  StageWork kept_layer = {};        ///< one layer of which nothing is recomputed
+  std::int32_t first_layers = 0;    ///< the model's first layers that differ from the others
+  StageWork first_layer = {};       ///< one of these
+  StageWork kept_first_layer = {};  ///< and one of which nothing is recomputed
   /// work of the last stage after its layers, with the loss; `parameters` without tied ones
   StageWork last_edge = {};
   ParameterNames names = {};  ///< of its parameters, in findings, errors and files
@@ -71,14 +74,19 @@ struct LayerStack {
 
   std::int64_t layer_parameters() const { return layer.parameters; }
   /// All parameters; tied ones count once.
-  std::int64_t parameters() const { return layers * layer.parameters + first_edge.parameters + last_edge.parameters; }
+  std::int64_t parameters() const {
+    return (layers - first_layers) * layer.parameters + first_layers * first_layer.parameters + first_edge.parameters +
+           last_edge.parameters;
+  }
   ParameterBlocks blocks() const {
     return ParameterBlocks{{.first_edge = first_edge.parameters,
                             .layers = layers,
                             .layer = layer.parameters,
                             .last_edge = last_edge.parameters,
                             .tied = tied,
-                            .experts = experts},
+                            .experts = experts,
+                            .first_layers = first_layers,
+                            .first_layer = first_layer.parameters},
                            names};
   }
   /// One of `sizes`; 0 if that name is missing.
@@ -132,12 +140,18 @@ TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t coun
   work.layers = count;
   work.first_edge = with_first;
   work.last_edge = with_last;
-  work.parameters = count * layer.parameters;
+  const std::int32_t differ = std::clamp(first_layers - first, 0, count);
+  const std::int32_t again = std::min(recomputed, differ);
+  work.first_layers = differ;
+  work.parameters = differ * first_layer.parameters + (count - differ) * layer.parameters;
   work.boundary = layer.boundary;
   if (with_first || (with_last && tied)) work.edge_parameters += first_edge.parameters;
   if (with_last) work.edge_parameters += last_edge.parameters;
-  if (recomputed > 0) add(work, layer, recomputed, layer.stash);
-  if (count > recomputed) add(work, kept_layer, count - recomputed, kept_layer.stash);
+  if (again > 0) add(work, first_layer, again, first_layer.stash);
+  if (differ > again) add(work, kept_first_layer, differ - again, kept_first_layer.stash);
+  if (recomputed > again) add(work, layer, recomputed - again, layer.stash);
+  const std::int32_t kept = count - differ - (recomputed - again);
+  if (kept > 0) add(work, kept_layer, kept, kept_layer.stash);
   if (with_first) add(work, first_edge, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : first_edge.stash);
   if (with_last) add(work, last_edge, 1, last_edge.stash);
   return work;
@@ -152,7 +166,8 @@ TAWPIPE_INLINE LayerStack LayerStack::times(std::int64_t sequences) const {
     size = size * sequences;
   };
   multiply(more.keys);
-  for (StageWork* part : {&more.first_edge, &more.layer, &more.kept_layer, &more.last_edge}) {
+  for (StageWork* part :
+       {&more.first_edge, &more.layer, &more.kept_layer, &more.first_layer, &more.kept_first_layer, &more.last_edge}) {
     for (Bytes* size : {&part->saved, &part->stash, &part->boundary, &part->forward_workspace, &part->backward_workspace,
                         &part->forward_traffic, &part->backward_traffic}) {
       multiply(*size);
@@ -171,13 +186,20 @@ TAWPIPE_INLINE bool LayerStack::has_kernels() const {
   const auto known = [](const StageWork& part) {
     return !part.kernels.empty() || (part.forward + part.recompute + part.backward_input + part.backward_weight).value() == 0;
   };
-  return known(first_edge) && known(layer) && known(kept_layer) && known(last_edge);
+  return known(first_edge) && known(layer) && known(kept_layer) && known(first_layer) && known(kept_first_layer) &&
+         known(last_edge);
 }
 
 TAWPIPE_INLINE void LayerStack::check() const {
   if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
-  for (const auto& [what, part] :
-       {std::pair{"first edge", &first_edge}, {"layer", &layer}, {"kept_layer", &kept_layer}, {"last edge", &last_edge}}) {
+  if (first_layers < 0 || first_layers >= layers)
+    fail(concat("the number of first layers that differ must be 0 to ", layers - 1, ", not ", first_layers));
+  for (const auto& [what, part] : {std::pair{"first edge", &first_edge},
+                                   {"layer", &layer},
+                                   {"kept_layer", &kept_layer},
+                                   {"first_layer", &first_layer},
+                                   {"kept_first_layer", &kept_first_layer},
+                                   {"last edge", &last_edge}}) {
     for (const std::int64_t size :
          {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
           part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {

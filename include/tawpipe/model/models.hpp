@@ -129,6 +129,29 @@ inline Transformer qwen_3_experts(std::string_view name, int layers, int hidden,
   model.head_dim = 128;
   return model;
 }
+/// DeepSeek's and others' latent attention: heads of 128 and 64 turned numbers of queries and keys, 128
+/// of values. Prediction of several tokens is left out.
+inline Transformer latent(Transformer model, int query_rank, int dense_layers, int dense_width, int shared_width) {
+  model.head_dim = 192;
+  model.query_rank = query_rank;
+  model.key_value_rank = 512;
+  model.rope_width = 64;
+  model.value_size = 128;
+  model.dense_layers = dense_layers;
+  model.dense_width = dense_width;
+  model.shared_width = shared_width;
+  return model;
+}
+/// GLM-4.5: heads of 128, one layer or three without experts.
+inline Transformer glm_45(std::string_view name, int layers, int hidden, int dense_layers, int dense_width, int width,
+                          int experts) {
+  Transformer model = mixture(name, layers, hidden, 96, 8, width, 151552, experts, 8);
+  model.head_dim = 128;
+  model.dense_layers = dense_layers;
+  model.dense_width = dense_width;
+  model.shared_width = width;
+  return model;
+}
 /// gpt-oss: heads of 64; its biases, attention sinks and the window of every second layer are left
 /// out.
 inline Transformer gpt_oss_120b() {
@@ -171,6 +194,12 @@ inline constexpr std::string_view mistral_source = "Jiang et al. 2023, Mistral 7
 inline constexpr std::string_view qwen_25_source = "Qwen Team 2024, Qwen2.5, arXiv:2412.15115, and its published config.json";
 inline constexpr std::string_view qwen_3_source = "Qwen Team 2025, Qwen3, arXiv:2505.09388, and its published config.json";
 inline constexpr std::string_view mixtral_source = "Jiang et al. 2024, Mixtral, arXiv:2401.04088, and its published config.json";
+inline constexpr std::string_view deepseek_v2_source =
+    "DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, and its published config.json";
+inline constexpr std::string_view deepseek_v3_source =
+    "DeepSeek-AI 2024, DeepSeek-V3, arXiv:2412.19437, and its published config.json";
+inline constexpr std::string_view kimi_source = "Kimi Team 2025, Kimi K2, arXiv:2507.20534, and its published config.json";
+inline constexpr std::string_view glm_source = "GLM-4.5 Team 2025, arXiv:2508.06471, and its published config.json";
 inline constexpr std::string_view gpt_oss_source = "OpenAI 2025, gpt-oss, arXiv:2508.10925, and its published config.json";
 inline constexpr std::string_view mixtral_22b_source = "Mistral AI, Mixtral 8x22B v0.1, its published config.json";
 inline constexpr std::string_view olmoe_source =
@@ -222,6 +251,21 @@ inline constexpr ModelPreset presets[] = {
      [] { return qwen_3_experts("qwen3-235b-a22b", 94, 4096, 64, 1536); }},
     {"olmoe-1b-7b", "6.9 billion parameters, 1.3 active, 64 experts, 8 a token", olmoe_source,
      [] { return mixture("olmoe-1b-7b", 16, 2048, 16, 16, 1024, 50304, 64, 8); }},
+    {"deepseek-v2-lite", "16 billion parameters, 2.7 active, latent attention, 64 experts, 6 a token, one shared by all",
+     deepseek_v2_source,
+     [] { return latent(mixture("deepseek-v2-lite", 27, 2048, 16, 16, 1408, 102400, 64, 6), 0, 1, 10944, 2816); }},
+    {"deepseek-v2", "236 billion parameters, 21 active, latent attention, 160 experts, 6 a token, one shared by all",
+     deepseek_v2_source,
+     [] { return latent(mixture("deepseek-v2", 60, 5120, 128, 128, 1536, 102400, 160, 6), 1536, 1, 12288, 3072); }},
+    {"deepseek-v3", "671 billion parameters, 38 active, latent attention, 256 experts, 8 a token, one shared by all",
+     deepseek_v3_source,
+     [] { return latent(mixture("deepseek-v3", 61, 7168, 128, 128, 2048, 129280, 256, 8), 1536, 3, 18432, 2048); }},
+    {"kimi-k2", "1.0 trillion parameters, 33 active, latent attention, 384 experts, 8 a token, one shared by all", kimi_source,
+     [] { return latent(mixture("kimi-k2", 61, 7168, 64, 64, 2048, 163840, 384, 8), 1536, 1, 18432, 2048); }},
+    {"glm-4.5-air", "107 billion parameters, 12 active, 128 experts, 8 a token, one shared by all", glm_source,
+     [] { return glm_45("glm-4.5-air", 46, 4096, 1, 10944, 1408, 128); }},
+    {"glm-4.5", "353 billion parameters, 32 active, 160 experts, 8 a token, one shared by all", glm_source,
+     [] { return glm_45("glm-4.5", 92, 5120, 3, 12288, 1536, 160); }},
     {"gpt-oss-120b", "117 billion parameters, 5.7 active, 128 experts, 4 a token", gpt_oss_source, [] { return gpt_oss_120b(); }},
     {"grok-1", "316 billion parameters, 84 active, 8 experts, 2 a token, tied", grok_source, [] { return grok_1(); }},
 };

@@ -72,8 +72,10 @@ class ParameterBlocks {
     std::int32_t layers = 0;  ///< number of layers
     std::int64_t layer = 0;   ///< of each
     std::int64_t last_edge = 0;
-    bool tied = false;            ///< the first edge's parameters also serve the last edge
-    ParameterRange experts = {};  ///< of a layer's, those of its experts
+    bool tied = false;              ///< the first edge's parameters also serve the last edge
+    ParameterRange experts = {};    ///< of a layer's, those of its experts
+    std::int32_t first_layers = 0;  ///< the first so many layers differ, and have no experts
+    std::int64_t first_layer = 0;   ///< of each of these
   };
 
   ParameterBlocks() = default;
@@ -81,10 +83,7 @@ class ParameterBlocks {
 
   ParameterRange first_edge() const { return {0, sizes_.first_edge}; }
   /// `count` layers from `first` on.
-  ParameterRange layers(std::int32_t first, std::int32_t count) const {
-    const std::int64_t begin = sizes_.first_edge + first * sizes_.layer;
-    return {begin, begin + count * sizes_.layer};
-  }
+  ParameterRange layers(std::int32_t first, std::int32_t count) const { return {layer_begin(first), layer_begin(first + count)}; }
   /// The last edge's own: where it is tied, it also uses the first edge's.
   ParameterRange last_edge() const {
     const std::int64_t begin = layers(0, sizes_.layers).end;
@@ -128,6 +127,17 @@ class ParameterBlocks {
   static Named block_in(const std::vector<ParameterBlock>& blocks, const ParameterRange& edge, std::int64_t parameter,
                         std::string_view otherwise);
 
+  std::int64_t layer_begin(std::int32_t layer) const {
+    const std::int64_t differ = std::min(layer, sizes_.first_layers);
+    return sizes_.first_edge + differ * sizes_.first_layer + (layer - differ) * sizes_.layer;
+  }
+  /// The layer that a parameter is in. @pre it is of a layer
+  std::int32_t layer_of(std::int64_t parameter) const {
+    const std::int64_t others = layer_begin(sizes_.first_layers);
+    if (parameter < others) return static_cast<std::int32_t>((parameter - sizes_.first_edge) / sizes_.first_layer);
+    return sizes_.first_layers + static_cast<std::int32_t>((parameter - others) / sizes_.layer);
+  }
+
   Sizes sizes_;
   ParameterNames names_;
 };
@@ -150,11 +160,10 @@ inline std::vector<ParameterRange> ParameterBlocks::part_of(std::span<const Para
       if (at < end && take) append(part, {at, end});
       at = std::max(at, end);
     };
-    const std::int64_t begin = first_edge().end;
-    to(begin, !experts);
+    to(layer_begin(sizes_.first_layers), !experts);
     const std::int64_t last = last_edge().begin;
     while (at < range.end && at < last) {
-      const std::int64_t layer = begin + (at - begin) / sizes_.layer * sizes_.layer;
+      const std::int64_t layer = layer_begin(layer_of(at));
       to(layer + sizes_.experts.begin, !experts);
       to(layer + sizes_.experts.end, experts);
       to(layer + sizes_.layer, !experts);
@@ -167,7 +176,7 @@ inline std::vector<ParameterRange> ParameterBlocks::part_of(std::span<const Para
 inline ParameterBlocks::Named ParameterBlocks::block_at(std::int64_t parameter) const {
   if (parameter < first_edge().end) return block_in(names_.first_edge, first_edge(), parameter, "first edge");
   if (parameter >= last_edge().begin) return block_in(names_.last_edge, last_edge(), parameter, "last edge");
-  const auto layer = static_cast<std::int32_t>((parameter - first_edge().end) / sizes_.layer);
+  const std::int32_t layer = layer_of(parameter);
   return {concat(names_.layer, ".", layer), layers(layer, 1)};
 }
 

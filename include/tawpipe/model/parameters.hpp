@@ -26,7 +26,8 @@ struct ParameterTensor {
 /// key [K, H], value [K, H], output [H, Q], gate [I, H], down [H, I], up [I, H], attention norm
 /// [H], feed-forward norm [H]; final norm [H]; output matrix [vocab, hidden] unless it is the
 /// embedding's. With experts, in place of gate, down and up: router [E, H], the three of each
-/// expert, those of the shared expert. Matrices are row-major [out, in]: y = x W^T.
+/// expert, those of the shared expert. With latent attention: queries down and up, keys and values
+/// down and up, output, and before the other norms those of the short vectors. Matrices are row-major [out, in]: y = x W^T.
 /// Source of names and order: the reference decoder of arXiv:2511.09741 (wq wk wv wo w1 w2 w3).
 class ParameterOrder : public ParameterBlocks {
  public:
@@ -35,7 +36,9 @@ class ParameterOrder : public ParameterBlocks {
                          .layers = model.layers,
                          .layer = model.layer_parameters(),
                          .last_edge = model.head_parameters(),
-                         .tied = model.tied}},
+                         .tied = model.tied,
+                         .first_layers = model.dense_layers,
+                         .first_layer = model.dense_layers > 0 ? model.of_dense_layers().layer_parameters() : 0}},
         model_{model} {}
 
   ParameterRange embedding() const { return first_edge(); }
@@ -57,22 +60,34 @@ class ParameterOrder : public ParameterBlocks {
     add("embedding.weight", {model_.vocab, hidden});
     for (int i = 0; i < model_.layers; ++i) {
       const std::string layer = concat("decoders.", i, ".");
-      add(layer + "attention.wq.weight", {model_.query_width(), hidden});
-      add(layer + "attention.wk.weight", {model_.key_width(), hidden});
-      add(layer + "attention.wv.weight", {model_.key_width(), hidden});
-      add(layer + "attention.wo.weight", {hidden, model_.query_width()});
+      if (model_.is_latent()) {
+        const std::int64_t keys = model_.query_width() - std::int64_t{model_.heads} * model_.rope_width;
+        if (model_.query_rank > 0) add(layer + "attention.wq_a.weight", {model_.query_rank, hidden});
+        const bool short_queries = model_.query_rank > 0;
+        add(layer + (short_queries ? "attention.wq_b.weight" : "attention.wq.weight"),
+            {model_.query_width(), short_queries ? model_.query_rank : hidden});
+        add(layer + "attention.wkv_a.weight", {model_.key_value_rank + model_.rope_width, hidden});
+        add(layer + "attention.wkv_b.weight", {keys + model_.value_width(), model_.key_value_rank});
+      } else {
+        add(layer + "attention.wq.weight", {model_.query_width(), hidden});
+        add(layer + "attention.wk.weight", {model_.key_width(), hidden});
+        add(layer + "attention.wv.weight", {model_.key_width(), hidden});
+      }
+      add(layer + "attention.wo.weight", {hidden, model_.value_width()});
       const auto add_mlp = [&](const std::string& mlp, std::int64_t width) {
         add(mlp + "w1.weight", {width, hidden});
         add(mlp + "w2.weight", {hidden, width});
         if (model_.gated) add(mlp + "w3.weight", {width, hidden});
       };
-      if (!model_.is_routed()) {
-        add_mlp(layer + "feed_forward.", model_.intermediate);
+      if (!model_.is_routed() || i < model_.dense_layers) {
+        add_mlp(layer + "feed_forward.", model_.is_routed() ? model_.dense_width : model_.intermediate);
       } else {
         add(layer + "feed_forward.gate.weight", {model_.experts, hidden});
         for (int e = 0; e < model_.experts; ++e) add_mlp(concat(layer, "feed_forward.experts.", e, "."), model_.intermediate);
         if (model_.shared_width > 0) add_mlp(layer + "feed_forward.shared_experts.", model_.shared_width);
       }
+      if (model_.query_rank > 0) add(layer + "attention.q_norm.weight", {model_.query_rank});
+      if (model_.is_latent()) add(layer + "attention.kv_norm.weight", {model_.key_value_rank});
       add(layer + "attention_norm.weight", {hidden});
       add(layer + "ffn_norm.weight", {hidden});
     }

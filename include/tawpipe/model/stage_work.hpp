@@ -22,7 +22,8 @@ struct Share {
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
-  std::int32_t recomputed = 0;  ///< the number of its layers that are recomputed, the first ones
+  std::int32_t recomputed = 0;    ///< the number of its layers that are recomputed, the first ones
+  std::int32_t first_layers = 0;  ///< of its layers, the model's first ones that differ from the others
   /// what the model does before its first layer: of a decoder, the embedding
   bool first_edge = false;
   /// what it does after its last layer, with the loss: of a decoder, final norm and output matrix

@@ -103,6 +103,17 @@ struct Transformer {
   int experts_per_token = 0;  ///< k: that a token passes
   int shared_width = 0;       ///< J: of the expert that every token passes; 0: none
 
+  int dense_layers = 0;  ///< with experts: the first so many layers have one MLP instead
+  int dense_width = 0;   ///< and its width
+  /// Latent attention: queries (unless 0), and keys with values, are products of a vector of this many
+  /// numbers a token, after a norm; heads have head_dim numbers of a query or key, the last rope_width
+  /// of which are turned, a key's the same for all heads, and value_size of a value.
+  /// Source: DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1.
+  int query_rank = 0;
+  int key_value_rank = 0;  ///< 0: grouped-query attention
+  int rope_width = 0;
+  int value_size = 0;
+
   static constexpr int max_layers = LayerStack::max_layers;
   static constexpr int max_hidden = 1 << 17;        ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;  ///< also of all that a token passes
@@ -114,8 +125,25 @@ struct Transformer {
   std::int64_t head_size() const { return head_dim ? *head_dim : hidden / heads; }
   /// Q: width of all query heads.
   std::int64_t query_width() const { return heads * head_size(); }
-  /// K: width of all key heads, and of all value heads.
-  std::int64_t key_width() const { return kv_heads * head_size(); }
+  /// Whether keys and values are made from one short vector a token.
+  bool is_latent() const { return key_value_rank > 0; }
+  /// Width of attention's result: Q, or that of all value heads where these have another size.
+  std::int64_t value_width() const { return is_latent() ? std::int64_t{heads} * value_size : query_width(); }
+  /// K: width of all key heads, and of all value heads; the mean of both where they differ.
+  std::int64_t key_width() const {
+    return is_latent() ? (query_width() + value_width()) / 2 : std::int64_t{kv_heads} * head_size();
+  }
+  /// The width of heads in attention's operations: Q, or the mean of keys' and values'.
+  std::int64_t attention_width() const { return (query_width() + value_width()) / 2; }
+  /// Numbers of a token between its normed hidden state and attention, all of which are kept: Q + 2K;
+  /// latent: both short vectors before and after their norms, queries, keys and values.
+  std::int64_t attention_inputs() const {
+    return is_latent() ? 2 * latent_width() - rope_width + 2 * query_width() + value_width() : query_width() + 2 * key_width();
+  }
+  /// Numbers of both short vectors of latent attention, and of the keys' turned part.
+  std::int64_t latent_width() const { return std::int64_t{query_rank} + key_value_rank + rope_width; }
+  /// Numbers of a token that tensor-parallel ranks gather before attention: H, or the short vectors.
+  std::int64_t attention_gathered() const { return is_latent() && query_rank > 0 ? latent_width() : hidden; }
 
   /// Whether that many ranks can have whole query, key and value heads each, as many as the others.
   bool divides_heads(int ranks) const { return heads % ranks == 0 && kv_heads % ranks == 0; }
@@ -187,6 +215,14 @@ struct Transformer {
   std::int64_t mlp_width() const { return is_routed() ? std::int64_t{experts} * intermediate + shared_width : intermediate; }
   /// Numbers of a token's copies for its experts: kH, or none.
   std::int64_t routed_copies() const { return is_routed() ? std::int64_t{experts_per_token} * hidden : 0; }
+  /// Parameters of attention's matrices: 2HQ + 2HK; latent: down to the short vectors, up from them,
+  /// and the output's.
+  std::int64_t attention_parameters() const {
+    if (!is_latent()) return std::int64_t{hidden} * (2 * query_width() + 2 * key_width());
+    const std::int64_t up = query_width() - std::int64_t{heads} * rope_width + value_width();  // of keys without the turned part
+    return (query_rank > 0 ? query_rank * (hidden + query_width()) : hidden * query_width()) +
+           std::int64_t{hidden} * (key_value_rank + rope_width) + key_value_rank * up + hidden * value_width();
+  }
   /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
   /// 3H(EI + J) + HE.
   std::int64_t layer_matrix_parameters() const { return matrix_parameters(mlp_width()); }
@@ -196,18 +232,39 @@ struct Transformer {
   std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
-  /// Parameters of one layer: its matrices and two norms of H.
-  std::int64_t layer_parameters() const { return layer_matrix_parameters() + 2 * std::int64_t{hidden}; }
+  /// Parameters of one layer: its matrices and two norms of H; with latent attention also the norms
+  /// of its short vectors.
+  std::int64_t layer_parameters() const {
+    return layer_matrix_parameters() + 2 * std::int64_t{hidden} + query_rank + key_value_rank;
+  }
+  /// The model without experts whose layers are the first `dense_layers` of this one.
+  Transformer of_dense_layers() const {
+    Transformer dense = *this;
+    dense.experts = dense.experts_per_token = dense.shared_width = dense.dense_layers = dense.dense_width = 0;
+    dense.intermediate = dense_width;
+    return dense;
+  }
+  /// The model all of whose layers are those after them.
+  Transformer of_other_layers() const {
+    Transformer other = *this;
+    other.dense_layers = other.dense_width = 0;
+    return other;
+  }
+  /// Parameters of all layers.
+  std::int64_t all_layer_parameters() const {
+    const std::int64_t dense = dense_layers > 0 ? dense_layers * of_dense_layers().layer_parameters() : 0;
+    return (layers - dense_layers) * layer_parameters() + dense;
+  }
   /// Parameters of the token embedding: VH.
   std::int64_t embedding_parameters() const { return std::int64_t{vocab} * hidden; }
   /// Parameters of the final norm, and of the output matrix where it is not the embedding: H, or
   /// H + VH.
   std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
   /// All parameters; a tied matrix counts once.
-  std::int64_t parameters() const { return layers * layer_parameters() + embedding_parameters() + head_parameters(); }
+  std::int64_t parameters() const { return all_layer_parameters() + embedding_parameters() + head_parameters(); }
   /// Those that one token passes: all, without the experts that are not chosen for it.
   std::int64_t active_parameters() const {
-    return parameters() - layers * (layer_matrix_parameters() - token_matrix_parameters());
+    return parameters() - (layers - dense_layers) * (layer_matrix_parameters() - token_matrix_parameters());
   }
 
   /// @throws InputError  if a size is below 1 or beyond the limits above, if `heads` does not
@@ -218,9 +275,10 @@ struct Transformer {
 
  private:
   std::int64_t matrix_parameters(std::int64_t inner) const {
-    return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * inner + experts);
+    return attention_parameters() + std::int64_t{hidden} * (mlp_matrices() * inner + experts);
   }
   void check_experts() const;
+  void check_latent() const;
   void check_size(int value, std::string_view what, int most) const {
     if (value < 1 || value > most) fail(concat(what, " must be 1 to ", most, ", not ", value));
   }
@@ -268,14 +326,19 @@ TAWPIPE_INLINE void Transformer::check() const {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }
   check_experts();
+  check_latent();
 }
 
 TAWPIPE_INLINE void Transformer::check_experts() const {
   if (experts == 0) {
     if (experts_per_token != 0) fail(concat(experts_per_token, " experts a token, but no experts"));
     if (shared_width != 0) fail(concat("a shared expert of width ", shared_width, ", but no experts beside it"));
+    if (dense_layers != 0 || dense_width != 0) fail("first layers without experts, but no experts in the others");
     return;
   }
+  if (dense_layers < 0 || dense_layers >= layers)
+    fail(concat(dense_layers, " first layers without experts are impossible; give 0 to ", layers - 1));
+  if (dense_layers > 0) check_size(dense_width, "the width of the first layers' MLP", max_intermediate);
   check_size(experts, "the number of experts", max_experts);
   check_size(experts_per_token, "the number of experts a token", experts);
   if (shared_width < 0) fail(concat("a shared expert of width ", shared_width, " is impossible; 0 is none"));
@@ -289,6 +352,23 @@ TAWPIPE_INLINE void Transformer::check_experts() const {
     fail(concat("experts are known as Megatron-LM runs them, not with the layers' code ", tawpipe::name(code)));
   }
   if (!fused_attention) fail("experts come with fused attention; code with unfused attention (2021 and 2022) has none");
+}
+
+TAWPIPE_INLINE void Transformer::check_latent() const {
+  if (!is_latent()) {
+    if (query_rank != 0 || rope_width != 0 || value_size != 0) fail("parts of latent attention, but no key_value_rank");
+    return;
+  }
+  check_size(key_value_rank, "the rank of keys and values", max_hidden);
+  check_size(value_size, "the size of a value's head", max_hidden);
+  if (query_rank < 0 || query_rank > max_hidden) fail(concat("a rank of queries of ", query_rank, " is impossible; 0 is none"));
+  if (rope_width < 0 || rope_width > head_size())
+    fail(concat("a turned part of ", rope_width, " is impossible; a head has ", head_size()));
+  if (kv_heads != heads) fail("latent attention has as many key-value heads as heads");
+  if (value_width() > max_hidden)
+    fail(concat(heads, " values of ", value_size, " are too wide together; the most is ", max_hidden));
+  if ((code != LayerCode::megatron && code != LayerCode::megatron_unfused) || !fused_attention)
+    fail("latent attention is known as Megatron-LM runs it, fused");
 }
 
 }  // namespace tawpipe

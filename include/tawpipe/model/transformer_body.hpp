@@ -112,17 +112,20 @@ inline void add_routed_copies(StageWork& work, const Transformer& model, const B
       static_cast<double>(batch.tokens() / sharing.token_ranks() * model.routed_copies()) * (sharing.tensor - 1) / sharing.tensor;
   const Bytes copies{static_cast<std::int64_t>(numbers * input)};
   const bool again = recompute == Recompute::full || model.parts_again(recompute).mlp;
-  work.saved += copies * (again ? work.layers - work.recomputed : work.layers);
-  if (again && work.recomputed > 0) {
+  const std::int32_t layers = work.layers - work.first_layers;
+  const std::int32_t recomputed = std::max(0, work.recomputed - work.first_layers);
+  if (layers == 0) return;
+  work.saved += copies * (again ? layers - recomputed : layers);
+  if (again && recomputed > 0) {
     work.forward_workspace += copies;
     work.backward_workspace += copies;
-    work.stash += copies * work.recomputed;
+    work.stash += copies * recomputed;
   }
   work.backward_workspace += Bytes{static_cast<std::int64_t>(numbers * element)};
   const double moved = numbers * element * (model.experts_per_token + 1) / model.experts_per_token;  // one way
   const int ways = !again ? 0 : recompute == Recompute::full && model.stops_early() ? 1 : 2;
-  work.forward_traffic += Bytes{static_cast<std::int64_t>(2 * work.layers * moved)};
-  work.backward_traffic += Bytes{static_cast<std::int64_t>((2 * work.layers + ways * work.recomputed) * moved)};
+  work.forward_traffic += Bytes{static_cast<std::int64_t>(2 * layers * moved)};
+  work.backward_traffic += Bytes{static_cast<std::int64_t>((2 * layers + ways * recomputed) * moved)};
 }
 
 inline void check_experts(const Transformer& model, const Sharing& sharing) {
@@ -181,8 +184,9 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }
-  const std::int64_t experts =
-      sharing.whole_experts ? work.layers * (model.layer_matrix_parameters() - model.dense_matrix_parameters()) : 0;
+  const std::int64_t experts = sharing.whole_experts ? (work.layers - work.first_layers) *
+                                                           (model.layer_matrix_parameters() - model.dense_matrix_parameters())
+                                                     : 0;
   work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
   if (sharing.whole_experts && work.layers > 0) {  // what is sent to experts, beside what they keep
     const Bytes sent{part(batch.tokens() * model.routed_copies() * element, both)};
@@ -228,7 +232,8 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {
-    return a.layers == b.layers && a.recomputed == b.recomputed && a.first_edge == b.first_edge && a.last_edge == b.last_edge;
+    return a.layers == b.layers && a.recomputed == b.recomputed && a.first_layers == b.first_layers &&
+           a.first_edge == b.first_edge && a.last_edge == b.last_edge;
   };
   for (const StageWork& stage : stages) {
     SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, sharing)};

@@ -41,7 +41,7 @@ struct TrafficBytes {
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.token_width();
-  const std::int64_t rotary = 2 * (model.query_width() + model.key_width());
+  const std::int64_t rotary = 2 * (model.query_width() + model.key_width() + model.latent_width());
   const std::int64_t copies = model.is_routed() ? model.routed_copies() + hidden : 0;  // to experts, or back
   const std::int64_t routing = 2 * copies + 5 * model.experts;
   const std::int64_t mlp = (model.gated ? 5 : 2) * inner;
@@ -143,13 +143,14 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   model.check();
   batch.check();
   TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
-  if (recompute == Recompute::full && model.recompute_layers > 0 && layers > model.recompute_layers) {
+  const bool part_again = recompute == Recompute::full && model.recompute_layers > 0 && layers > model.recompute_layers;
+  if (part_again || (model.dense_layers > 0 && layers > 0)) {
     return layer_stack(model, batch, recompute).stage(first_layer, layers, embedding, head);
   }
 
   const auto tokens = static_cast<double>(batch.tokens());
   const double matrices = 2.0 * static_cast<double>(model.token_matrix_parameters()) * tokens;
-  const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
+  const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.attention_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
   const double of_matrix = 2.0 * static_cast<double>(model.hidden * model.token_width()) * tokens;
   const double of_mlp =
@@ -252,6 +253,12 @@ inline constexpr TransformerOption transformer_options[] = {
     transformer_option<&Transformer::experts>("experts", 0, Transformer::max_experts),
     transformer_option<&Transformer::experts_per_token>("experts_per_token", 0, Transformer::max_experts),
     transformer_option<&Transformer::shared_width>("shared_width", 0, Transformer::max_intermediate),
+    transformer_option<&Transformer::dense_layers>("dense_layers", 0, Transformer::max_layers),
+    transformer_option<&Transformer::dense_width>("dense_width", 0, Transformer::max_intermediate),
+    transformer_option<&Transformer::query_rank>("query_rank", 0, Transformer::max_hidden),
+    transformer_option<&Transformer::key_value_rank>("key_value_rank", 0, Transformer::max_hidden),
+    transformer_option<&Transformer::rope_width>("rope_width", 0, Transformer::max_hidden),
+    transformer_option<&Transformer::value_size>("value_size", 0, Transformer::max_hidden),
 };
 
 }  // namespace detail
@@ -265,10 +272,19 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
   stack.first_edge = transformer_work(model, batch, recompute, 0, 0, true, false);
   stack.first_edge.parameters = model.embedding_parameters();
-  stack.layer = transformer_work(model, batch, recompute, 0, 1, false, false);
+  const auto layer_of = [&](const Transformer& of, Recompute policy) {
+    return transformer_work(of, batch, policy, 0, 1, false, false);
+  };
+  const Transformer others = model.of_other_layers();
+  stack.layer = layer_of(others, recompute);
   if (recompute == Recompute::full && model.recompute_layers > 0) {
     stack.recompute_layers = model.recompute_layers;
-    stack.kept_layer = transformer_work(model, batch, Recompute::none, 0, 1, false, false);
+    stack.kept_layer = layer_of(others, Recompute::none);
+  }
+  if (model.dense_layers > 0) {
+    stack.first_layers = model.dense_layers;
+    stack.first_layer = layer_of(model.of_dense_layers(), recompute);
+    if (stack.recompute_layers > 0) stack.kept_first_layer = layer_of(model.of_dense_layers(), Recompute::none);
   }
   stack.last_edge = transformer_work(model, batch, recompute, 0, 0, false, true);
   stack.last_edge.parameters = model.head_parameters();

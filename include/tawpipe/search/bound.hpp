@@ -250,7 +250,7 @@ inline TrainingBound training_bound(const Problem& problem) {
   }
   // Causal attention averages half of the last token's: a token's work is at most the mean plus its
   // attention once more.
-  const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.query_width());
+  const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.attention_width());
   double attention = of_layer / (of_layer + static_cast<double>(model.token_matrix_parameters()));  // its part of the work
   std::vector<double> rate;              // [rank] batches a second, without updates
   std::vector<const DeviceSpec*> specs;  // of bound.devices: two may have one name
@@ -283,7 +283,7 @@ inline TrainingBound training_bound(const Problem& problem) {
   bound.compute_s = 1 / with_update;
   bound.seconds = bound.compute_s;
   BoundCut cut;
-  cut.parameters = static_cast<double>(model.layers * model.layer_parameters()) *
+  cut.parameters = static_cast<double>(model.all_layer_parameters()) *
                    static_cast<double>(sizes.gradient + std::min(sizes.gradient, model.narrow_gathers ? 1 : sizes.weight));
   cut.activations =
       sequences * static_cast<double>(problem.sequence) * model.hidden * static_cast<double>(size_bytes(model.dtype)) * 2;

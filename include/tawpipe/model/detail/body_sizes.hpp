@@ -10,8 +10,7 @@
 namespace tawpipe::inline v0::detail {
 
 /// Operations and bytes of one rank, of a layer's forward where nothing else is said.
-class BodySizes {
- protected:
+struct BodySizes {
   BodySizes(const Transformer& model, const Batch& batch, const Sharing& sharing) : tensor_{sharing.tensor} {
     const auto whole = static_cast<double>(batch.tokens());
     tokens_ = whole / sharing.token_ranks();
@@ -21,7 +20,10 @@ class BodySizes {
     query_ = static_cast<double>(model.query_width()) / sharing.tensor;
     key_ = static_cast<double>(model.key_width_of_rank(sharing.tensor));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
-    out_ = 2 * tokens_ * hidden_ * query_;
+    out_ = 2 * tokens_ * hidden_ * static_cast<double>(model.value_width()) / sharing.tensor;
+    if (model.is_latent()) qkv_ = 2 * tokens_ * static_cast<double>(model.attention_parameters()) / sharing.tensor - out_;
+    attention_in_ = static_cast<double>(model.attention_gathered());
+    is_routed_ = model.is_routed();
     const auto width = static_cast<double>(model.token_width());
     const double routed = sharing.whole_experts ? static_cast<double>(model.experts_per_token) * model.intermediate : 0;
     mlp_out_ = 2 * tokens_ * hidden_ * (width - routed) / sharing.tensor;
@@ -34,9 +36,9 @@ class BodySizes {
     routed_ = model.is_routed() ? tokens_ * element_ * (hidden_ + static_cast<double>(model.routed_copies())) : 0;
     if (sharing.whole_experts) routed_ /= sharing.tensor;
     again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
-    attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
+    attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.attention_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
-    rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
+    rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width() + model.latent_width()));
     swiglu_ = inner(width);
     residual_ = tokens_ * element_ * hidden_ * sharing.token_ranks() / sharing.token_parts();
     embedding_ = embedding_traffic(model, batch);
@@ -56,6 +58,8 @@ class BodySizes {
   double key_ = 0;    ///< and of its key heads
   double qkv_ = 0;    ///< operations of one rank, forward
   double out_ = 0;
+  double attention_in_ = 0;  ///< numbers of a token that are gathered before attention
+  bool is_routed_ = false;   ///< the layer has experts
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double router_ = 0;

@@ -42,7 +42,12 @@ namespace tawpipe::inline v0::detail {
 class BodyWriter : public BodySteps, private BodySizes {
  public:
   BodyWriter(const Transformer& model, const Batch& batch, Recompute recompute, const Sharing& sharing)
-      : BodySizes{model, batch, sharing}, model_{model}, sharing_{sharing}, recompute_{recompute} {}
+      : BodySizes{model.of_other_layers(), batch, sharing},
+        model_{model},
+        sharing_{sharing},
+        recompute_{recompute},
+        others_{*this},
+        first_{model.dense_layers > 0 ? BodySizes{model.of_dense_layers(), batch, sharing} : others_} {}
 
   void forward(const StageWork& stage) {
     if (stage.first_edge) {
@@ -50,7 +55,10 @@ class BodyWriter : public BodySteps, private BodySizes {
       sum(false);
     }
     if (!stage.first_edge) gather_message(false);
-    for (int layer = 0; layer < stage.layers; ++layer) forward_layer(layer);
+    for (int layer = 0; layer < stage.layers; ++layer) {
+      take_sizes(stage, layer);
+      forward_layer(layer);
+    }
     if (stage.last_edge) {
       compute(0, 2 * head_norm_ / sharing_.token_parts());
       gather(false);
@@ -78,6 +86,7 @@ class BodyWriter : public BodySteps, private BodySizes {
     }
     if (!stage.last_edge && input) gather_message(true);
     for (int layer = stage.layers; layer-- > 0;) {
+      take_sizes(stage, layer);
       if (input && recompute_ == Recompute::full && layer < stage.recomputed) forward_layer();
       backward_layer(input, weight, layer);
     }
@@ -88,22 +97,27 @@ class BodyWriter : public BodySteps, private BodySizes {
   }
 
  private:
+  /// Goes on with the sizes of one of the stage's layers.
+  void take_sizes(const StageWork& stage, int layer) {
+    if (model_.dense_layers > 0) static_cast<BodySizes&>(*this) = layer < stage.first_layers ? first_ : others_;
+  }
   /// Gathers the parts of an activation that came from another stage.
   void gather_message(bool gradients) {
     if (sharing_.gathers_messages()) collective(Kind::all_gather, Axis::tensor, gradients, tokens_ * element_ * hidden_, last());
   }
   /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence
   /// parallelism. @return -1 if nothing is done
-  std::int32_t gather(bool gradients) { return gather(gradients, last_compute(), element_); }
-  std::int32_t gather(bool gradients, std::int32_t after, double element) {
+  std::int32_t gather(bool gradients) { return gather(gradients, last_compute(), element_, hidden_); }
+  std::int32_t gather(bool gradients, std::int32_t after, double element, double width) {
     if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
-    return collective(Kind::all_gather, Axis::tensor, gradients, tokens_ * element * hidden_, after);
+    return collective(Kind::all_gather, Axis::tensor, gradients, tokens_ * element * width, after);
   }
   /// Sums the tensor-parallel ranks' partial results. @return -1 if nothing is done
-  std::int32_t sum(bool gradients) {
+  std::int32_t sum(bool gradients) { return sum(gradients, hidden_); }
+  std::int32_t sum(bool gradients, double width) {
     if (sharing_.tensor == 1) return -1;
     const Kind kind = sharing_.sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce;
-    return collective(kind, Axis::tensor, gradients, tokens_ * element_ * hidden_, last());
+    return collective(kind, Axis::tensor, gradients, tokens_ * element_ * width, last());
   }
   /// Of a sum: Transformer Engine's number; PyTorch's is one for each rank.
   int pieces() const { return model_.is_torchtitan() ? sharing_.tensor : 4; }
@@ -114,18 +128,24 @@ class BodyWriter : public BodySteps, private BodySizes {
     if (model_.is_torchtitan()) body_.back().pieces = all;
   }
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
-  /// A product of tokens, of which all tensor-parallel ranks have a part.
-  /// @param again  gather another input at the same time, for the gradient of the weights. @return
-  /// that gather; -1: none
+  /// What tensor-parallel ranks gather for a product, and for the gradient of its weights.
+  struct Gathered {
+    bool again = false;  ///< an input at the same time, for the gradient of the weights
+    double number = 0;   ///< bytes of each number
+    double width = 0;    ///< numbers of a token
+    double again_width = 0;
+  };
+  /// A product of tokens, of which all tensor-parallel ranks have a part. @return the gather of the
+  /// other input; -1: none
   std::int32_t gathered_product(bool gradients, double flops, double traffic, bool overlap, bool again = false) {
-    return gathered_product(gradients, flops, traffic, overlap, again, gathered_);
+    return gathered_product(gradients, flops, traffic, overlap, {again, gathered_, hidden_, hidden_});
   }
-  /// @param number  bytes of each number that is gathered
-  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool overlap, bool again, double number) {
+  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool overlap, const Gathered& with) {
     const std::int32_t before = last_compute();
+    const bool again = with.again;
     if (!overlap || model_.gathers_apart()) {
-      const std::int32_t gathered = gather(gradients, before, number);
-      const std::int32_t other = again ? gather(false, before, gathered_) : -1;
+      const std::int32_t gathered = gather(gradients, before, with.number, with.width);
+      const std::int32_t other = again ? gather(false, before, gathered_, with.again_width) : -1;
       const bool waits = other >= 0 && model_.is_torchtitan();
       compute(flops, traffic, {waits ? other : gathered < 0 ? last() : gathered});
       return other;
@@ -135,12 +155,12 @@ class BodyWriter : public BodySteps, private BodySizes {
     for (int part = 0; part < sharing_.tensor; ++part) {
       const std::int32_t current = arrived;
       if (part + 1 < sharing_.tensor) {
-        arrived = collective(Kind::ring, Axis::tensor, gradients, tokens_ * gathered_ * hidden_ / sharing_.tensor, current);
+        arrived = collective(Kind::ring, Axis::tensor, gradients, tokens_ * gathered_ * with.width / sharing_.tensor, current);
         body_.back().pieces = sharing_.tensor - 1;
       }
       piece(flops, traffic, sharing_.tensor, current);
     }
-    return again ? collective(Kind::all_gather, Axis::tensor, false, tokens_ * gathered_ * hidden_, before) : -1;
+    return again ? collective(Kind::all_gather, Axis::tensor, false, tokens_ * gathered_ * with.again_width, before) : -1;
   }
   /// A product whose result is a sum over the tensor-parallel ranks, and that sum.
   void summed_product(double flops, double traffic, bool overlap) {
@@ -159,17 +179,17 @@ class BodyWriter : public BodySteps, private BodySizes {
 
   bool gathers_again() const { return model_.gathers_again(recompute_); }
   /// Experts keep their copies of the tokens.
-  bool gathers_mlp_again() const { return gathers_again() && !model_.is_routed(); }
+  bool gathers_mlp_again() const { return gathers_again() && !is_routed_; }
 
   /// @param layer  to note where it begins; -1: it is computed again
   void forward_layer(std::int32_t layer = -1) {
     compute(0, 2 * residual_);
     if (layer >= 0) body_.back().layer = layer;
-    gathered_product(false, qkv_, rotary_, overlaps());
+    gathered_product(false, qkv_, rotary_, overlaps(), {false, gathered_, attention_in_, 0});
     attention(false);
     summed_product(out_, 0, overlaps());
     compute(0, 5 * residual_);  // residual sum 3H, norm 2H
-    if (model_.is_routed()) return routed_forward(layer >= 0 || !model_.stops_early());
+    if (is_routed_) return routed_forward(layer >= 0 || !model_.stops_early());
     gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
     if (layer < 0 && model_.stops_early()) return;
     summed_product(mlp_out_, 0, overlaps());
@@ -183,7 +203,7 @@ class BodyWriter : public BodySteps, private BodySizes {
     compute(router_, softmax_);
     const double around = sharing_.whole_experts ? 0 : routed_;
     if (mlp_in_ > 0) {
-      gathered_product(false, mlp_in_, around + (sharing_.whole_experts ? 0 : 5 * swiglu_), false, false, element_);
+      gathered_product(false, mlp_in_, around + (sharing_.whole_experts ? 0 : 5 * swiglu_), false, {false, element_, hidden_, 0});
       if (results) summed_product(mlp_out_, around, false);
     }
     if (sharing_.whole_experts) {
@@ -209,7 +229,7 @@ class BodyWriter : public BodySteps, private BodySizes {
     std::int32_t summed = -1;
     if (mlp_in_ > 0) {
       const double around = sharing_.whole_experts ? 0 : routed_;
-      gathered_product(true, mlp_out_, around, false, false, element_);
+      gathered_product(true, mlp_out_, around, false, {false, element_, hidden_, 0});
       compute(mlp_in_, around + (sharing_.whole_experts ? 0 : swiglu));
       summed = sum(true);
       if (weight) compute(mlp_in_ + mlp_out_, 0, {});
@@ -219,8 +239,8 @@ class BodyWriter : public BodySteps, private BodySizes {
 
   void backward_layer(bool input, bool weight, std::int32_t layer) {
     if (!input) {
-      const std::int32_t feed_forward = gathers_mlp_again() ? gather(false, last_compute(), gathered_) : -1;
-      const std::int32_t attention = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
+      const std::int32_t feed_forward = gathers_mlp_again() ? gather(false, last_compute(), gathered_, hidden_) : -1;
+      const std::int32_t attention = gathers_again() ? gather(false, last_compute(), gathered_, attention_in_) : -1;
       compute(mlp_in_ + mlp_out_ + experts_ + router_, 0, {feed_forward});
       compute(qkv_ + out_, 0, {attention});
       body_.back().layer = layer;
@@ -231,8 +251,8 @@ class BodyWriter : public BodySteps, private BodySizes {
     const double branches = 9 * inner(hidden_);
     // Includes the norms that are computed again: 2H each.
     const double norm = (own || parts.layernorm ? 8 : 6) * residual_;
-    if (parts.mlp && model_.is_routed()) routed_forward(true);
-    if (parts.mlp && !model_.is_routed()) {
+    if (parts.mlp && is_routed_) routed_forward(true);
+    if (parts.mlp && !is_routed_) {
       gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
       summed_product(mlp_out_, 0, overlaps());
       compute(0, 0);
@@ -241,7 +261,7 @@ class BodyWriter : public BodySteps, private BodySizes {
     const bool function = own || (parts.activation && !parts.mlp);
     std::int32_t again = -1;
     std::int32_t summed = -1;
-    if (model_.is_routed()) {
+    if (is_routed_) {
       routed_backward(weight, (function ? 14 : 9) * swiglu_, branches / 3, norm);
     } else {
       again = gathered_product(true, mlp_out_, 0, overlaps(), weight && gathers_again());
@@ -251,10 +271,10 @@ class BodyWriter : public BodySteps, private BodySizes {
       compute(0, norm, {summed});
     }
     const std::int32_t middle = last_compute();
-    again = gathered_product(true, out_, 0, overlaps(), weight && gathers_again());
+    again = gathered_product(true, out_, 0, overlaps(), {weight && gathers_again(), gathered_, hidden_, attention_in_});
     attention(true, middle);
     compute(qkv_ + (products ? again_attention_ : 0), rotary_ + 2 * branches / 3);
-    summed = sum(true);
+    summed = sum(true, attention_in_);
     if (weight) {
       compute(qkv_ + out_, 0, {again});
       body_.back().layer = layer;
@@ -331,6 +351,8 @@ class BodyWriter : public BodySteps, private BodySizes {
   const Transformer& model_;
   Sharing sharing_;
   Recompute recompute_;
+  BodySizes others_;  ///< of the layers with experts
+  BodySizes first_;   ///< of the first layers, where they differ
 };
 
 }  // namespace tawpipe::detail

@@ -65,14 +65,14 @@ class KernelLister {
   /// @param left_out  numbers of H a token that are not read or written
   void forward_traffic(KernelPass pass, std::int64_t left_out = 0) {
     if (model_.is_torchtitan()) return torchtitan_traffic(pass, left_out);
-    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
+    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width() + model_.latent_width());
     layer_traffic(
         pass, ((model_.fused_attention ? 10 : 11) - left_out) * std::int64_t{model_.hidden},
         rotary + model_.mlp_matrices() * model_.token_width() + (model_.fused_attention ? 0 : 4 * std::int64_t{model_.hidden}));
   }
   void backward_traffic() {
     if (model_.is_torchtitan()) return torchtitan_traffic(KernelPass::backward_input);
-    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
+    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width() + model_.latent_width());
     const std::int64_t inner = (model_.gated ? 5 : 3) * model_.token_width();
     if (model_.fused_attention) {
       layer_traffic(KernelPass::backward_input, 12 * std::int64_t{model_.hidden}, rotary + inner);
@@ -183,12 +183,11 @@ class KernelLister {
     Dimension by = Dimension::n;
     std::int64_t count = 1;
     std::int64_t copies = 1;
+    bool router = false;
   };
   std::int64_t rows_of(const Matrix& matrix) const { return (tokens() * matrix.copies + matrix.count - 1) / matrix.count; }
   /// Routers choose in 16 bits at least.
-  ProductFormat format_of(const Matrix& matrix) const {
-    return matrix.by == Dimension::m && narrow() ? ProductFormat::bits16 : format();
-  }
+  ProductFormat format_of(const Matrix& matrix) const { return matrix.router && narrow() ? ProductFormat::bits16 : format(); }
 
   /// Calls with each matrix of a layer. @param down  the MLPs' last ones too
   template <class Visit>
@@ -197,11 +196,23 @@ class KernelLister {
     if (model_.is_torchtitan()) {
       visit(Matrix{hidden, model_.query_width()});
       for (int matrix = 0; matrix < 2; ++matrix) visit(Matrix{hidden, model_.key_width()});
+    } else if (model_.is_latent()) {
+      latent_matrices(visit);
     } else {
       visit(Matrix{hidden, model_.query_width() + 2 * model_.key_width()});
     }
-    visit(Matrix{model_.query_width(), hidden, Dimension::k});
+    visit(Matrix{model_.value_width(), hidden, Dimension::k});
     mlp_matrices(visit, down);
+  }
+  /// Each rank makes the short vectors of its own tokens. Source: Megatron-LM,
+  /// core/transformer/multi_latent_attention.py.
+  template <class Visit>
+  void latent_matrices(Visit&& visit) const {
+    const std::int64_t keys = model_.query_width() - std::int64_t{model_.heads} * model_.rope_width;
+    if (model_.query_rank > 0) visit(Matrix{model_.hidden, model_.query_rank, Dimension::m});
+    visit(Matrix{model_.query_rank > 0 ? model_.query_rank : model_.hidden, model_.query_width()});
+    visit(Matrix{model_.hidden, model_.key_value_rank + model_.rope_width, Dimension::m});
+    visit(Matrix{model_.key_value_rank, keys + model_.value_width()});
   }
   template <class Visit>
   void mlp_matrices(Visit&& visit, bool down = true) const {
@@ -214,7 +225,7 @@ class KernelLister {
       if (down) visit(Matrix{width, hidden, Dimension::k, count, copies});
     };
     if (!model_.is_routed()) return mlp(model_.intermediate, 1, 1);
-    visit(Matrix{hidden, model_.experts, Dimension::m});
+    visit(Matrix{.in = hidden, .out = model_.experts, .by = Dimension::m, .router = true});
     mlp(model_.intermediate, model_.experts, model_.experts_per_token);
     if (model_.shared_width > 0) mlp(model_.shared_width, 1, 1);
   }
@@ -254,7 +265,7 @@ class KernelLister {
                        .pytorch = model_.is_torchtitan(),
                        .m = batch_.sequence,
                        .n = batch_.sequence,
-                       .k = model_.head_size(),
+                       .k = model_.attention_width() / model_.heads,
                        .batch = all_heads()});
   }
   /// Unfused: scores and their product with the values, for all pairs of tokens, and `bytes` of
@@ -279,7 +290,7 @@ class KernelLister {
   /// @param down  the last product's too, I
   void cast_inputs(KernelPass pass, bool all = true, bool down = true) {
     const std::int64_t hidden = (all ? model_.hidden : 0) + mlp_inputs();
-    const std::int64_t query = all ? model_.query_width() : 0;
+    const std::int64_t query = all ? model_.value_width() + model_.latent_width() : 0;
     const std::int64_t own = query + (down ? model_.token_width() : 0);
     if (!model_.is_torchtitan()) return cast(pass, hidden + own);
     if (!narrow()) return;
@@ -300,8 +311,8 @@ class KernelLister {
   void cast_gradients() {
     constexpr KernelPass pass = KernelPass::backward_input;
     const std::int64_t hidden = model_.hidden + mlp_inputs();
-    const std::int64_t inward =
-        model_.query_width() + 2 * model_.key_width() + (model_.mlp_matrices() - 1) * model_.token_width();
+    const std::int64_t inward = model_.query_width() + 2 * model_.key_width() + model_.latent_width() +
+                                (model_.mlp_matrices() - 1) * model_.token_width();
     if (!model_.is_torchtitan()) return cast(pass, inward + hidden);
     if (!narrow()) return;
     const std::int64_t own = model_.query_width() + model_.intermediate;

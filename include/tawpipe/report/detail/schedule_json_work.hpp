@@ -90,7 +90,8 @@ inline ParameterNames read_names(JsonValue list) {
 /// files, without names.
 inline LayerStack read_layer_stack(JsonValue value) {
   value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "blocks", "keys", "token_ids",
-             "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "head");
+             "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "first_layers",
+             "first_layer", "kept_first_layer", "head");
   LayerStack model;
   if (const auto text = value.find("name")) model.name = text->label();
   model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
@@ -122,6 +123,9 @@ inline LayerStack read_layer_stack(JsonValue value) {
   if (const auto number = value.find("recompute_layers"))
     model.recompute_layers = number->whole<std::int32_t>(1, LayerStack::max_layers);
   if (model.recompute_layers > 0) read_part("kept_layer", model.kept_layer);
+  if (const auto number = value.find("first_layers")) model.first_layers = number->whole<std::int32_t>(1, LayerStack::max_layers);
+  if (model.first_layers > 0) read_part("first_layer", model.first_layer);
+  if (model.first_layers > 0 && model.recompute_layers > 0) read_part("kept_first_layer", model.kept_first_layer);
   read_part("head", model.last_edge);
   return model;
 }
@@ -138,6 +142,9 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   stack.first_edge.kernels = std::move(made.first_edge.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);
   stack.kept_layer.kernels = std::move(made.kept_layer.kernels);
+  stack.first_layer.kernels = std::move(made.first_layer.kernels);
+  stack.kept_first_layer.kernels = std::move(made.kept_first_layer.kernels);
+  stack.experts = made.experts;
   stack.last_edge.kernels = std::move(made.last_edge.kernels);
 }
 

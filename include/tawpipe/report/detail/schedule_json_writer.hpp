@@ -208,11 +208,16 @@ class ScheduleJsonWriter {
     }
     if (!model.sizes.empty()) buffer_ += '}';
     if (model.recompute_layers > 0) add(R"(,"recompute_layers":{})", model.recompute_layers);
+    if (model.first_layers > 0) add(R"(,"first_layers":{})", model.first_layers);
     for (const auto& [key, part] : {std::pair{"embedding", &model.first_edge},
                                     {"layer", &model.layer},
                                     {"kept_layer", &model.kept_layer},
+                                    {"first_layer", &model.first_layer},
+                                    {"kept_first_layer", &model.kept_first_layer},
                                     {"head", &model.last_edge}}) {
-      if (part == &model.kept_layer && model.recompute_layers == 0) continue;
+      const bool kept = part == &model.kept_layer || part == &model.kept_first_layer;
+      const bool first = part == &model.first_layer || part == &model.kept_first_layer;
+      if ((kept && model.recompute_layers == 0) || (first && model.first_layers == 0)) continue;
       add(R"(,"{}":{{)", key);
       const std::size_t begin = buffer_.size();
       for_each_stage_number(*part, [&](std::string_view name, const auto& number) {
