@@ -221,8 +221,8 @@ def models() -> Table:
 
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
-            tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
-            offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
+            tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
+            recompute: str = "", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
             attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
             cuda_graphs: str = "none", hold_sms: str = "", **switches: Switch) -> Comparison:
@@ -235,6 +235,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
         recompute: "none", "selective", "selective:mlp,...", "full", "full:4" or "auto"; "": auto, or full with `baselines`.
         options: Options that each schedule gets that has them.
+        expert_parallel: Devices among which each layer's experts are divided, whole: tensor x context ones or a multiple, whose
+            other devices have sequences of their own; 1: tensor-parallel devices split all experts (docs/schedules.md).
         baselines: Each with its standard options and full recomputation, as papers compare them, in place of its best.
         offload: What lies in host memory between its uses: "activations", "activations:20" (of each device's first 20 layers), "optimizer" or both with "+".
         products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
@@ -260,7 +262,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
-                       gathered_weights, swiglu)
+                       gathered_weights, swiglu, expert_parallel)
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     _put(request, cuda_graphs=cuda_graphs)
@@ -272,8 +274,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
-             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
+             tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
+             recompute: str = "full", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
              attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
              gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
              cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", **switches: Switch) -> Prediction:
@@ -290,7 +292,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
-                       gathered_weights, swiglu)
+                       gathered_weights, swiglu, expert_parallel)
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     _put(request, fold=fold, cuda_graphs=cuda_graphs)
@@ -305,9 +307,9 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
 
 def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0, tokens: int = 0,
          schedules: Sequence[str] = (), options: Options | None = None, microbatch: int | str = "auto", tensor_parallel: int = 0,
-         context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
-         recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
-         reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
+         context_parallel: int = 0, expert_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0,
+         layout: str = "any", recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None,
+         shard_states: str | None = None, reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
          bucket: int | None = None, tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "",
          gathered_weights: str = "", swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
@@ -320,7 +322,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     Args:
         tokens: Tokens of one iteration, in place of `global_batch`.
         schedules: Those that may be chosen, as compare names them; none: all that docs/plan.md lists.
-        tensor_parallel, context_parallel, pipeline_parallel, data_parallel: A size that the answer must have; 0: any.
+        tensor_parallel, context_parallel, expert_parallel, pipeline_parallel, data_parallel: A size that the answer must have;
+            0: any.
         sequence_parallel, overlap_grad_reduce, ...: None: as the command has it without the flag.
         bucket: Parameters that early sums and gathers of the first stage carry at least; 0: all.
         price: Of a device's hour, for the price of a billion tokens.
@@ -337,7 +340,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     """
     flags = _core.PlanFlags()
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
-                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu)
+                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu,
+                    expert_parallel)
     _set_code(base, attention, layer_code, early_stop)
     _put(base, layout=layout, loss_dtype=loss_dtype)
     switches = {name: value for name, value in (
@@ -454,7 +458,7 @@ def _names(name: str, values: object) -> list[str]:
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
              context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products="",
-             gathered_weights="", swiglu="") -> _core.Request:
+             gathered_weights="", swiglu="", expert_parallel=1) -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
@@ -462,9 +466,9 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
         raise _wrong("options", "a dict", options)
     request.options = [f"{key}={_option(value)}" for key, value in (options or {}).items()]
     _put(request, sequence=sequence, global_batch=global_batch, microbatches=microbatches, microbatch=str(microbatch),
-         tensor_parallel=tensor_parallel, context_parallel=context_parallel, data_parallel=data_parallel,
-         recompute=recompute, offload=offload, products=products, gathered_weights=gathered_weights, swiglu=swiglu,
-         usable_memory=usable_memory, cost=cost, hold_sms=hold_sms)
+         tensor_parallel=tensor_parallel, context_parallel=context_parallel, expert_parallel=expert_parallel,
+         data_parallel=data_parallel, recompute=recompute, offload=offload, products=products,
+         gathered_weights=gathered_weights, swiglu=swiglu, usable_memory=usable_memory, cost=cost, hold_sms=hold_sms)
     return request
 
 
