@@ -306,17 +306,17 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
 
 
 def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0, tokens: int = 0,
-         schedules: Sequence[str] = (), options: Options | None = None, microbatch: int | str = "auto", tensor_parallel: int = 0,
-         context_parallel: int = 0, expert_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0,
-         layout: str = "any", recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None,
-         shard_states: str | None = None, reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
-         bucket: int | None = None, tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "",
-         gathered_weights: str = "", swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
+         schedules: Sequence[str] = (), options: Options | None = None, microbatch: int | str = "auto",
+         tensor_parallel: int = 0, context_parallel: int = 0, expert_parallel: int = 0, pipeline_parallel: int = 0,
+         data_parallel: int = 0, layout: str = "any", recompute: str = "any", offload: str = "off",
+         sequence_parallel: bool | None = None, shard_states: str | None = None, reshard: str | None = None,
+         overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None, bucket: int | None = None,
+         tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "", gathered_weights: str = "",
+         swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
-         today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
-         threads: int = 0, context_exchange: str | None = None, layers_per_stage: str | None = None,
-         loss_chunk: int | None = None) -> Plans:
+         today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
+         context_exchange: str | None = None, layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
     Args:
