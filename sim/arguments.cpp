@@ -208,6 +208,7 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
 }
 
 std::string explain(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return error.what();
   const auto [command, path] = named_command(root, arguments);
   const auto depth = static_cast<std::size_t>(std::count(path.begin(), path.end(), ' '));
   const auto commands = command->get_subcommands({});

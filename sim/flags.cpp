@@ -125,8 +125,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
   add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
             "N", "Layout");
   add_text(app, "--layout", request.layout,
-           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd; with\n"
-           "--expert-parallel tcesd),\n"
+           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd, and\n"
+           "tcesd where --expert-parallel adds devices),\n"
            "or by names, tp-cp-pp-dp",
            "ORDER", "Layout");
   add_text(app, "--layers-per-stage", request.layers_per_stage,

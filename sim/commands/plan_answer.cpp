@@ -14,6 +14,31 @@
 
 namespace tawpipe::sim {
 
+namespace {
+
+/// @throws InputError  if devices cannot have experts of their own as the flags ask
+void check_experts(const PlanFlags& flags, const PlanRequest& request) {
+  const Problem& problem = request.problem;
+  if (request.expert_parts <= 1) return;
+  const std::string asked = concat("--expert-parallel ", request.expert_parts);
+  if (!problem.model || !problem.model->is_routed()) {
+    throw InputError(concat(asked, ": ", problem.model ? concat("model ", quote(problem.model->name)) : "the problem",
+                            " has no experts; leave it out"));
+  }
+  if (problem.model->experts % request.expert_parts != 0) {
+    throw InputError(concat(asked, " does not divide the ", problem.model->experts, " experts equally; choose a divisor"));
+  }
+  if (problem.sharding > StateSharding::optimizer) {
+    throw InputError(concat(asked, " with --shard-states ", name(problem.sharding),
+                            ": with expert parallelism devices share optimizer states only"));
+  }
+  if (!problem.sequence_parallel && flags.base.mesh.tensor > 1) {
+    throw InputError(concat(asked, " with --tensor-parallel ", flags.base.mesh.tensor, " needs --sequence-parallel on"));
+  }
+}
+
+}  // namespace
+
 PlanRequest resolve_plan(const PlanFlags& flags) {
   const Request fixed = usual_request(flags);
   PlanRequest request{.problem = resolve(fixed, true)};
@@ -22,6 +47,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   const Mesh& mesh = flags.base.mesh;
   request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
   request.expert_parts = flags.base.expert_parallel;
+  check_experts(flags, request);
   if (!fixed.recompute.empty()) request.recompute = {parse_recompute_flag(flags.base.recompute).policy};
   if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
   if (!flags.schedules.empty() || !flags.base.options.empty()) {
@@ -191,8 +217,8 @@ Emitted emit(Framework framework, Planned& planned, const PlanWatch& watch) {
   if (emitted.planned.result.stopped) {
     throw InputError(concat("--emit: the search ended before anything that ", title(framework), " can run was found"));
   }
-  throw InputError(concat("--emit: nothing that ", title(framework),
-                          " can run fits the devices' memory; the best plan is none because ", emitted.cannot.front()));
+  throw InputError(concat("--emit: nothing that ", title(framework), " can run was found; it cannot run the best plan because ",
+                          emitted.cannot.front()));
 }
 
 }  // namespace

@@ -47,15 +47,16 @@ Duration makespan_with(const Problem& problem, const Schedule& schedule, const C
     });
     return predict(changed, schedule).summary.makespan;
   }
-  std::vector<double> factors(schedule.tasks().size(), 1.0);
+  const Schedule steps = has_bodies(schedule) ? expand_bodies(schedule).schedule : schedule;
+  std::vector<double> factors(steps.tasks().size(), 1.0);
   for (std::size_t t = 0; t < factors.size(); ++t) {
-    if (schedule.tasks()[t].op == *change.op) factors[t] = 1 / faster;
+    if (steps.tasks()[t].op == *change.op) factors[t] = 1 / faster;
   }
   const auto message = [](const Task&) { return 1.0; };
   return std::visit(
       [&](const auto& cost) {
         using Model = std::decay_t<decltype(cost)>;
-        return simulate(schedule, problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message}).makespan();
+        return simulate(steps, problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message}).makespan();
       },
       problem.cost);
 }

@@ -11,21 +11,17 @@
 #include "../terminal_text.hpp"
 #include "entries.hpp"
 #include "instruments.hpp"
-#include "nodes.hpp"
 #include "sweep_chart.hpp"
-#include "tawpipe/model/models.hpp"
+#include "sweep_problem.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
 #include "tawpipe/search/sweep_axis.hpp"
-#include "tawpipe/topology/changed_links.hpp"
-#include "tawpipe/topology/cluster_dimensions.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
 
-/// One point of the sweep: the value of each axis, as a number or an index of the names.
-using Point = std::vector<double>;
+using Point = SweepPoint;
 
 /// The values kept of one prediction.
 struct SweepRow {
@@ -44,12 +40,6 @@ struct SweepRow {
 /// The value in base units, for files.
 std::string raw_text(const SweepAxis& axis, double value) {
   return axis.kind == AxisKind::name ? axis.names[static_cast<std::size_t>(value)] : fmt::format("{:.9g}", value);
-}
-
-Transformer with_shape(const std::string& name, const SweepAxis& axis, int value) {
-  const auto sizes = models::detail::parse_family(name);
-  if (!sizes) throw InputError(concat("--vary ", axis.parameter, " needs a --model of the family llama-LxH, not ", quote(name)));
-  return axis.parameter == "hidden" ? models::llama_family(sizes->first, value) : models::llama_family(value, sizes->second);
 }
 
 class Sweep {
@@ -75,7 +65,7 @@ class Sweep {
     for (const SweepAxis& axis : axes_) {
       if (axis.parameter.starts_with("option.")) require_option(axis.parameter.substr(7));
     }
-    for (const Point& point : {points_.front(), points_.back()}) problem_at(point);  // finds errors before the work
+    usual_ = possible_point();  // finds errors before the work
   }
 
   void run() {
@@ -147,7 +137,7 @@ class Sweep {
 
   const std::vector<SweepAxis>& axes() const { return axes_; }
   /// The problem of the first point.
-  std::string problem_text() const { return describe(problem_at(points_.front())); }
+  std::string problem_text() const { return describe(problem_at(points_[usual_])); }
 
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json json;
@@ -177,7 +167,7 @@ class Sweep {
       json["points"].push_back(std::move(point));
     }
     json["crossovers"] = crossovers_;
-    json["usable_memory"] = problem_at(points_.front()).usable_memory;  // the same at all points
+    json["usable_memory"] = problem_at(points_[usual_]).usable_memory;  // the same at all points
     return json;
   }
 
@@ -193,63 +183,24 @@ class Sweep {
     known.erase(std::unique(known.begin(), known.end()), known.end());
     throw InputError(concat("--vary: ", unknown_name("option of these schedules", one_line(key), known)));
   }
+  /// The first possible point, among the first ones and the last. @throws InputError  of the first
+  /// point, if there is none
+  std::size_t possible_point() const {
+    std::optional<std::string> why;
+    for (std::size_t i = 0; i < std::min<std::size_t>(points_.size(), 65); ++i) {
+      const std::size_t point = i < 64 ? i : points_.size() - 1;
+      try {
+        problem_at(points_[point]);
+        return point;
+      } catch (const InputError& error) {
+        if (!why) why = error.what();
+      }
+    }
+    throw InputError(*why);
+  }
+  Problem problem_at(const Point& point) const { return swept_problem(request_.base, axes_, point); }
   bool names_models() const {
     return std::any_of(axes_.begin(), axes_.end(), [](const SweepAxis& axis) { return axis.parameter == "model"; });
-  }
-
-  /// The problem with the point's values, except the schedules' options.
-  Problem problem_at(const Point& point) const {
-    Request request = request_.base;
-    std::optional<Transformer> shaped;
-    for (std::size_t a = 0; a < axes_.size(); ++a) {
-      const SweepAxis& axis = axes_[a];
-      const std::string& name = axis.parameter;
-      const auto whole = axis.kind == AxisKind::count ? static_cast<std::int64_t>(point[a]) : 0;
-      if (name == "model") request.model = value_text(axis, point[a]);
-      if (name == "cluster") request.cluster = value_text(axis, point[a]);
-      if (name == "recompute") request.recompute = value_text(axis, point[a]);
-      if (name == "nodes") request.cluster = with_nodes(request.cluster, whole);
-      if (name == "sequence") request.sequence = whole;
-      if (name == "global-batch") request.global_batch = whole;
-      if (name == "microbatches") request.microbatches = whole;
-      if (name == "microbatch") request.microbatch = std::to_string(whole);
-      const auto size = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
-      if (name == "tensor-parallel") request.mesh.tensor = size;
-      if (name == "context-parallel") request.mesh.context = size;
-      if (name == "expert-parallel") request.expert_parallel = size;
-      if (name == "data-parallel") request.mesh.data = size;
-      if (name == "hidden" || name == "layers") {
-        shaped = with_shape(shaped ? shaped->name : request.model, axis, size);
-        request.model = shaped->name;
-      }
-    }
-    Problem problem = resolve(request, true);
-    problem.fold = Fold::automatic;
-    for (std::size_t a = 0; a < axes_.size(); ++a) {
-      const std::string& name = axes_[a].parameter;
-      if (name == "utilization") {
-        if (auto* cost = std::get_if<RooflineCost>(&problem.cost)) cost->utilization = point[a];
-        if (auto* cost = std::get_if<KernelCost>(&problem.cost)) cost->changes.emplace_back(&DeviceCurves::products, point[a]);
-      } else if (name.starts_with("inter-node") || name.starts_with("intra-node")) {
-        const bool network = name.starts_with("inter");
-        double more = 1;  // than the slots of adapters are made for: these grow with them
-        problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
-          if ((link.kind == LinkClass::network) != network || link.end == LinkEnd::host) return;
-          if (name.ends_with("latency")) {
-            link.latency = seconds(point[a]);
-          } else {
-            if (network) more = std::max(more, point[a] / link.bandwidth.value());
-            link.bandwidth = BytesPerSecond{point[a]};
-          }
-        });
-        if (more == 1 || !pcie_leaves_nodes(problem.cluster)) continue;
-        problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
-          if (link.kind == LinkClass::pcie && link.end != LinkEnd::host)
-            link.bandwidth = BytesPerSecond{link.bandwidth.value() * more};
-        });
-      }
-    }
-    return problem;
   }
 
   SweepRow row_at(const Point& point, const ScheduleChoice& entry) const {
@@ -349,6 +300,7 @@ class Sweep {
   const SweepRequest& request_;
   std::vector<SweepAxis> axes_;
   std::vector<ScheduleChoice> entries_;
+  std::size_t usual_ = 0;  ///< a possible point
   std::vector<Point> points_;
   std::vector<SweepRow> rows_;  ///< [point * entries + entry]
   std::vector<std::string> crossovers_;

@@ -1,0 +1,81 @@
+// Makes the problem at one point of a sweep.
+#include "sweep_problem.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "nodes.hpp"
+#include "sweep_chart.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/topology/changed_links.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+Transformer with_shape(const std::string& name, const SweepAxis& axis, int value) {
+  const auto sizes = models::detail::parse_family(name);
+  if (!sizes) throw InputError(concat("--vary ", axis.parameter, " needs a --model of the family llama-LxH, not ", quote(name)));
+  return axis.parameter == "hidden" ? models::llama_family(sizes->first, value) : models::llama_family(value, sizes->second);
+}
+
+}  // namespace
+
+Problem swept_problem(const Request& base, const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+  Request request = base;
+  std::optional<Transformer> shaped;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    const SweepAxis& axis = axes[a];
+    const std::string& name = axis.parameter;
+    const auto whole = axis.kind == AxisKind::count ? static_cast<std::int64_t>(point[a]) : 0;
+    if (name == "model") request.model = value_text(axis, point[a]);
+    if (name == "cluster") request.cluster = value_text(axis, point[a]);
+    if (name == "recompute") request.recompute = value_text(axis, point[a]);
+    if (name == "nodes") request.cluster = with_nodes(request.cluster, whole);
+    if (name == "sequence") request.sequence = whole;
+    if (name == "global-batch") request.global_batch = whole;
+    if (name == "microbatches") request.microbatches = whole;
+    if (name == "microbatch") request.microbatch = std::to_string(whole);
+    const auto size = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+    if (name == "tensor-parallel") request.mesh.tensor = size;
+    if (name == "context-parallel") request.mesh.context = size;
+    if (name == "expert-parallel") request.expert_parallel = size;
+    if (name == "data-parallel") request.mesh.data = size;
+    if (name == "hidden" || name == "layers") {
+      shaped = with_shape(shaped ? shaped->name : request.model, axis, size);
+      request.model = shaped->name;
+    }
+  }
+  Problem problem = resolve(request, true);
+  problem.fold = Fold::automatic;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    const std::string& name = axes[a].parameter;
+    if (name == "utilization") {
+      if (auto* cost = std::get_if<RooflineCost>(&problem.cost)) cost->utilization = point[a];
+      if (auto* cost = std::get_if<KernelCost>(&problem.cost)) cost->changes.emplace_back(&DeviceCurves::products, point[a]);
+    } else if (name.starts_with("inter-node") || name.starts_with("intra-node")) {
+      const bool network = name.starts_with("inter");
+      double more = 1;  // than the slots of adapters are made for: these grow with them
+      problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
+        if ((link.kind == LinkClass::network) != network || link.end == LinkEnd::host) return;
+        if (name.ends_with("latency")) {
+          link.latency = seconds(point[a]);
+        } else {
+          if (network) more = std::max(more, point[a] / link.bandwidth.value());
+          link.bandwidth = BytesPerSecond{point[a]};
+        }
+      });
+      if (more == 1 || !pcie_leaves_nodes(problem.cluster)) continue;
+      problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
+        if (link.kind == LinkClass::pcie && link.end != LinkEnd::host)
+          link.bandwidth = BytesPerSecond{link.bandwidth.value() * more};
+      });
+    }
+  }
+  return problem;
+}
+
+}  // namespace tawpipe::sim
