@@ -1,5 +1,5 @@
-// The golden numbers of tests/data/llama_golden: a configuration with its parameters, data and
-// expected tensors.
+// The golden numbers of tests/data/llama_golden and moe_golden: a configuration with its parameters,
+// data and expected tensors.
 // Not: what is computed from them (support/llama_run.hpp).
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace golden {
 
-/// Configuration "A" or "B" with all its tensors.
+/// Configuration "A" or "B", dense, or "M0", a mixture of experts, with all its tensors.
 struct Case {
   explicit Case(const std::string& name)
       : config(nlohmann::json::parse(std::ifstream{path(name, ".config.json")})),
@@ -34,8 +34,10 @@ struct Case {
             .kv_heads = config.at("n_kv_heads"),
             .intermediate = config.at("hidden"),
             .vocab = config.at("vocab_size"),
-            .tied = true,
-            .dtype = dtype};
+            .tied = config.at("tied") != 0,
+            .dtype = dtype,
+            .experts = config.value("n_experts", 0),
+            .experts_per_token = config.value("top_k", 0)};
   }
   tawpipe::Batch batch() const {
     const std::int64_t size = config.at("micro_batch");
@@ -57,7 +59,8 @@ struct Case {
 
  private:
   static std::string path(const std::string& name, const std::string& ending) {
-    return std::string{TAWPIPE_TEST_DATA} + "/llama_golden/" + name + "/" + name + ending;
+    return std::string{TAWPIPE_TEST_DATA} + (name.starts_with("M") ? "/moe_golden/" : "/llama_golden/") + name + "/" + name +
+           ending;
   }
 };
 

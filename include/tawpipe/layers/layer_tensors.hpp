@@ -31,42 +31,61 @@ class Cursor {
 /// Numbers of one token's tensors.
 struct TokenWidths {
   std::int64_t hidden = 0;
-  std::int64_t query = 0;  ///< Q
-  std::int64_t key = 0;    ///< K
-  std::int64_t inner = 0;  ///< I of model/transformer.hpp
+  std::int64_t query = 0;    ///< Q
+  std::int64_t key = 0;      ///< K
+  std::int64_t inner = 0;    ///< W: of all MLPs that a token passes; I without experts, kI + J with
+  std::int64_t dense = 0;    ///< of the MLP that every token passes: I without experts, J with
+  std::int64_t expert = 0;   ///< I of an expert
+  std::int64_t experts = 0;  ///< E
+  std::int64_t chosen = 0;   ///< k
+  std::int64_t routing = 0;  ///< kH
 
   explicit TokenWidths(const Transformer& model)
-      : hidden{model.hidden}, query{model.query_width()}, key{model.key_width()}, inner{model.intermediate} {}
+      : hidden{model.hidden},
+        query{model.query_width()},
+        key{model.key_width()},
+        inner{model.token_width()},
+        dense{model.is_routed() ? model.shared_width : model.intermediate},
+        expert{model.is_routed() ? model.intermediate : 0},
+        experts{model.experts},
+        chosen{model.experts_per_token},
+        routing{model.routed_copies()} {}
 
   /// Numbers of all tensors that the policy `none` keeps of a layer.
-  std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner; }
+  std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner + routing; }
   /// Numbers of the tensors that a policy keeps of a layer.
   std::int64_t kept(Recompute recompute) const {
     if (recompute == Recompute::none) return all();
     if (recompute == Recompute::full) return hidden;
-    return 2 * hidden + query + 2 * key + 2 * inner;
+    return 2 * hidden + query + 2 * key + 2 * inner + routing;
   }
 };
 
 /// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp.
+/// Gate, down and up are those of the MLP that every token passes, of width D: the layer's own, or
+/// with experts the shared one, of width 0 if there is none.
 /// P: T or const T.
 template <class P>
 struct LayerMatrices {
-  P* qkv;     ///< query, key and value are contiguous: one matrix [Q + 2K, H]
-  P* output;  ///< [H, Q]
-  P* gate;    ///< [I, H]
-  P* down;    ///< [H, I]
-  P* up;      ///< [I, H]
+  P* qkv;      ///< query, key and value are contiguous: one matrix [Q + 2K, H]
+  P* output;   ///< [H, Q]
+  P* router;   ///< [E, H]
+  P* experts;  ///< [E, 3, I H]: of each expert gate [I, H], down [H, I] and up [I, H]
+  P* gate;     ///< [D, H]
+  P* down;     ///< [H, D]
+  P* up;       ///< [D, H]
   P* attention_norm;
   P* ffn_norm;
 
-  LayerMatrices(P* layer, const TokenWidths& width)
-      : qkv{layer},
-        output{qkv + width.hidden * (width.query + 2 * width.key)},
-        gate{output + width.hidden * width.query},
-        down{gate + width.hidden * width.inner},
-        up{down + width.hidden * width.inner},
-        attention_norm{up + width.hidden * width.inner},
+  LayerMatrices(P* begin, const TokenWidths& width)
+      : qkv{begin},
+        output{begin + width.hidden * (width.query + 2 * width.key)},
+        router{output + width.hidden * width.query},
+        experts{router + width.experts * width.hidden},
+        gate{experts + 3 * width.experts * width.expert * width.hidden},
+        down{gate + width.hidden * width.dense},
+        up{down + width.hidden * width.dense},
+        attention_norm{up + width.hidden * width.dense},
         ffn_norm{attention_norm + width.hidden} {}
 };
 
@@ -74,9 +93,17 @@ struct LayerMatrices {
 /// backward_input writes over them, for backward_weight, is given after the arrow.
 ///
 /// Norms' reciprocal roots and attention's row sums are not among them: both are recomputed from
-/// these. Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate and
-/// up; `full` the input. Tensors not kept are recomputed into workspace, or into the stash if
+/// these. Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate, up
+/// and routing; `full` the input. Tensors not kept are recomputed into workspace, or into the stash if
 /// backward_weight runs by itself and needs them (all but the sigmoid).
+///
+/// With experts the tensors of width W are rows of width I, one for each token and expert of its
+/// choice in the order of experts (Routing), and then [tokens, J] of the shared expert. The product
+/// has the experts' weights in it. `routing` has the room of the copies [k tokens, H] that
+/// model/activation.hpp counts: the choice, its weights, and the rows of one expert's tokens at a
+/// time, gathered anew for each product. It is kept with the results of products. The router's
+/// probabilities, 4 E bytes a token, are not kept: those of other experts than the chosen ones are
+/// not needed, and that part of `saved` is left over.
 template <class T>
 struct LayerTensors {
   /// sums over tokens are at least float
@@ -88,11 +115,12 @@ struct LayerTensors {
   T* attention = nullptr;       ///< Q: output of the attention core
   T* middle = nullptr;          ///< H: input + attention's projection -> its gradient
   T* ffn_norm = nullptr;        ///< H
-  T* gate = nullptr;            ///< I -> its gradient
-  /// I, of the gate -> gradients of the norms' weights (if not in the stash)
+  T* gate = nullptr;            ///< W -> its gradient
+  /// W, of the gate -> gradients of the norms' weights (if not in the stash)
   T* sigmoid = nullptr;
-  T* up = nullptr;       ///< I -> its gradient
-  T* product = nullptr;  ///< I: silu(gate) up
+  T* up = nullptr;       ///< W -> its gradient
+  T* product = nullptr;  ///< W: silu(gate) up
+  T* routing = nullptr;  ///< kH: layers/expert_routing.hpp
   /// 2 x H for all tokens: of the attention norm, of the feed-forward norm
   Sum* norm_gradients = nullptr;
   /// free memory after them in the last half of backward_input, and later
@@ -122,6 +150,7 @@ struct LayerTensors {
     place(sigmoid, width.inner, all, passing);
     place(up, width.inner, products, rest);
     place(product, width.inner, all, rest);
+    place(routing, width.routing, products, rest);
     T* const sums = all || &rest == &passing ? sigmoid : rest.take(norm_gradient_numbers(width));
     norm_gradients = reinterpret_cast<Sum*>(sums);
     behind_gradients = sums + norm_gradient_numbers(width);

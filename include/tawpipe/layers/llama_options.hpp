@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/expert_routing.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
@@ -28,37 +30,54 @@ struct LlamaOptions {
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
 /// model/activation.hpp.
-/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if it
-/// has experts; if the head size is odd; if a microbatch is so small, or the hidden size so large
-/// relative to the others, that activation.hpp's sizes are too small.
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if the
+/// head size is odd; if a microbatch is so small, or the hidden size so large or so small relative
+/// to the others, that activation.hpp's sizes are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
   model.check();
   batch.check();
   if (model.dtype != mine) {
     refuse_model(model, concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
   }
-  if (model.is_routed() || model.is_latent())
-    refuse_model(model, "experts and latent attention can be simulated, but not computed by this code");
+  if (model.is_latent() || model.dense_layers > 0) {
+    refuse_model(model, concat(model.is_latent() ? "latent attention" : "first layers without experts",
+                               " can be simulated, but not computed by this code"));
+  }
   if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {
     refuse_model(model,
                  concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
   }
   if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse_model(model, "rope_theta and norm_eps must be greater than 0");
-  // The gradients of both norms overlap a tensor [tokens, intermediate]; those of 16-bit models are
+  // The gradients of both norms overlap a tensor [tokens, W]; those of 16-bit models are
   // float32.
   const std::int64_t times = 2 * std::max<std::int64_t>(1, 4 / size_bytes(mine));
-  if (batch.tokens() * model.intermediate < times * model.hidden) {
-    refuse_model(model,
-                 concat("a microbatch of ", batch.tokens(), " tokens is too small; tokens x intermediate size must be at least ",
-                        times * model.hidden, ", ", times == 2 ? "twice" : "four times", " the hidden size"));
+  if (batch.tokens() * model.token_width() < times * model.hidden) {
+    refuse_model(model, concat("a microbatch of ", batch.tokens(), " tokens is too small; tokens x ",
+                               model.is_routed() ? "width of a token's experts" : "intermediate size", " must be at least ",
+                               times * model.hidden, ", ", times == 2 ? "twice" : "four times", " the hidden size"));
   }
-  if (model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
+  if (!model.is_routed() &&
+      model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
     refuse_model(model,
                  concat("a hidden size of ", model.hidden, " is too large for an intermediate size of ", model.intermediate,
                         "; three times the latter, or the width of query, key, value and output together, must reach it"));
   }
+  if (model.is_routed() && !RoutingSizes{model, batch, size_bytes(mine)}.fit()) {
+    refuse_model(model, concat("a microbatch of ", batch.tokens(), " tokens with ", model.experts_per_token, " of ",
+                               model.experts, " experts each and a hidden size of ", model.hidden,
+                               " has no room for the router's choice, or too many of them; take a larger hidden size, or ",
+                               "fewer experts or more tokens"));
+  }
   return model;
+}
+
+/// The same for code without experts.
+/// @throws InputError  as checked_llama(), or if the model has experts.
+inline Transformer checked_dense_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
+  model.check();
+  if (model.is_routed()) refuse_model(model, "a mixture of experts can be simulated, but not computed by this code");
+  return checked_llama(std::move(model), batch, options, mine);
 }
 
 }  // namespace tawpipe::layers

@@ -4,21 +4,24 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/parameters.hpp"
 
 using tawpipe::Batch;
 using tawpipe::Recompute;
 using tawpipe::Transformer;
 using tawpipe::layers::Cursor;
+using tawpipe::layers::LayerMatrices;
 using tawpipe::layers::LayerTensors;
 using tawpipe::layers::TokenWidths;
 
 namespace {
 
-constexpr std::int64_t six_tokens = 6;
+constexpr int six_tokens = 6;
 constexpr std::int64_t element = 4;
 
 Transformer uneven_model() {
@@ -32,20 +35,31 @@ Transformer uneven_model() {
           .head_dim = 4};
 }
 
+/// Two of five experts of width 14 and a shared one of width 6.
+Transformer uneven_mixture() {
+  Transformer model = uneven_model();
+  model.experts = 5;
+  model.experts_per_token = 2;
+  model.shared_width = 6;
+  return model;
+}
+
 /// Begin and end, in bytes, of every tensor but the norms' gradients, sorted.
-std::vector<std::pair<const float*, const float*>> places(const LayerTensors<float>& x) {
+/// @param inner  14, or of a mixture 2 x 14 + 6. @param routing  0, or of a mixture 2 x 10
+std::vector<std::pair<const float*, const float*>> places(const LayerTensors<float>& x, int inner, int routing) {
   std::vector<std::pair<const float*, const float*>> places;
-  // hidden 10, Q 16, K 8, intermediate 14
+  // hidden 10, Q 16, K 8
   for (const auto& [begin, width] : {std::pair{x.input, 10},
                                      {x.attention_norm, 10},
                                      {x.qkv, 32},
                                      {x.attention, 16},
                                      {x.middle, 10},
                                      {x.ffn_norm, 10},
-                                     {x.gate, 14},
-                                     {x.sigmoid, 14},
-                                     {x.up, 14},
-                                     {x.product, 14}}) {
+                                     {x.gate, inner},
+                                     {x.sigmoid, inner},
+                                     {x.up, inner},
+                                     {x.product, inner},
+                                     {x.routing, routing}}) {
     places.emplace_back(begin, begin + six_tokens * width);
   }
   std::ranges::sort(places);
@@ -56,27 +70,54 @@ std::vector<std::pair<const float*, const float*>> places(const LayerTensors<flo
 
 TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspace") {
   const Batch batch{.sequence = six_tokens, .microbatch_size = 1, .global_batch = 1};
-  const TokenWidths width{uneven_model()};
-  for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    CAPTURE(name(recompute));
-    const auto bytes = layer_activations(uneven_model(), batch, recompute);
-    CHECK(six_tokens * element * width.kept(recompute) <= bytes.saved);
-    std::vector<float> saved(static_cast<std::size_t>(six_tokens * width.kept(recompute)));
-    std::vector<float> others(static_cast<std::size_t>(six_tokens * (width.all() - width.kept(recompute))));
-    Cursor<float> scratch{reinterpret_cast<std::byte*>(others.data())};
-    const LayerTensors<float> x{width,   six_tokens, recompute, Cursor<float>{reinterpret_cast<std::byte*>(saved.data())},
-                                scratch, scratch};
-    // All of `saved` and all of the rest are taken, and nothing lies over another.
-    CHECK(scratch.take(0) == others.data() + others.size());
-    std::int64_t covered = 0;
-    const auto all = places(x);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      covered += all[i].second - all[i].first;
-      if (i > 0) CHECK(all[i - 1].second <= all[i].first);
+  for (const Transformer& model : {uneven_model(), uneven_mixture()}) {
+    const TokenWidths width{model};
+    for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      CAPTURE(name(recompute));
+      const auto bytes = layer_activations(model, batch, recompute);
+      CHECK(six_tokens * element * width.kept(recompute) <= bytes.saved);
+      CHECK(six_tokens * element * (width.all() - width.kept(recompute) + 2 * width.hidden) <= bytes.forward_workspace);
+      std::vector<float> saved(static_cast<std::size_t>(six_tokens * width.kept(recompute)));
+      std::vector<float> others(static_cast<std::size_t>(six_tokens * (width.all() - width.kept(recompute))));
+      Cursor<float> scratch{reinterpret_cast<std::byte*>(others.data())};
+      const LayerTensors<float> x{width,   six_tokens, recompute, Cursor<float>{reinterpret_cast<std::byte*>(saved.data())},
+                                  scratch, scratch};
+      // All of `saved` and all of the rest are taken, and nothing lies over another.
+      CHECK(scratch.take(0) == others.data() + others.size());
+      std::int64_t covered = 0;
+      const auto all = model.is_routed() ? places(x, 34, 20) : places(x, 14, 0);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        covered += all[i].second - all[i].first;
+        if (i > 0) CHECK(all[i - 1].second <= all[i].first);
+      }
+      CHECK(covered == std::ssize(saved) + std::ssize(others));
+      CHECK(x.norm_gradients == x.sigmoid);
     }
-    CHECK(covered == std::ssize(saved) + std::ssize(others));
-    CHECK(x.norm_gradients == x.sigmoid);
   }
+}
+
+TEST_CASE("matrices of a mixture lie as the order of parameters says") {
+  const Transformer model = uneven_mixture();
+  std::vector<float> parameters(static_cast<std::size_t>(model.layer_parameters()));
+  const LayerMatrices<float> m{parameters.data(), TokenWidths{model}};
+  const tawpipe::ParameterOrder order{model};
+  const auto at = [&](const std::string& tensor) {
+    for (const auto& t : order.tensors()) {
+      if (t.name == "decoders.0." + tensor + ".weight") return parameters.data() + (t.range.begin - order.embedding().end);
+    }
+    return parameters.data() + parameters.size();
+  };
+  CHECK(m.qkv == at("attention.wq"));
+  CHECK(m.output == at("attention.wo"));
+  CHECK(m.router == at("feed_forward.gate"));
+  CHECK(m.experts == at("feed_forward.experts.0.w1"));
+  CHECK(m.experts + 14 * 10 == at("feed_forward.experts.0.w2"));
+  CHECK(m.experts + 3 * 4 * 14 * 10 == at("feed_forward.experts.4.w1"));
+  CHECK(m.gate == at("feed_forward.shared_experts.w1"));
+  CHECK(m.down == at("feed_forward.shared_experts.w2"));
+  CHECK(m.up == at("feed_forward.shared_experts.w3"));
+  CHECK(m.attention_norm == at("attention_norm"));
+  CHECK(m.ffn_norm == at("ffn_norm"));
 }
 
 TEST_CASE("a stash holds what backward_weight needs and not the sigmoid") {

@@ -8,8 +8,11 @@
 #include "support/small_decoder.hpp"
 
 TEST_CASE("parts of a range are whole, in order, and decay as their tensors do") {
-  for (const bool tied : {false, true}) {
-    const tawpipe::Transformer model = support::small_decoder(tied);
+  tawpipe::Transformer mixture = support::small_decoder();
+  mixture.experts = 3;
+  mixture.experts_per_token = 2;
+  mixture.shared_width = 4;
+  for (const tawpipe::Transformer& model : {support::small_decoder(), support::small_decoder(false), mixture}) {
     const tawpipe::ParameterOrder order{model};
     std::vector<bool> decays;
     for (const auto& tensor : order.tensors())

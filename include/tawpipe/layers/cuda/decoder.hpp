@@ -42,10 +42,10 @@ class Decoder {
   using T = typename Math::Number;
   using G = typename Math::Gradient;
 
-  /// @throws InputError  as checked_llama; if a 16-bit model's hidden or intermediate size is odd,
+  /// @throws InputError  as checked_dense_llama; if a 16-bit model's hidden or intermediate size is odd,
   /// or its microbatch one token.
   Decoder(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options, Math math)
-      : model_{checked(checked_llama(std::move(model), batch, options, dtype_of<T>), batch)},
+      : model_{checked(checked_dense_llama(std::move(model), batch, options, dtype_of<T>), batch)},
         batch_{batch},
         recompute_{recompute},
         width_{model_},

@@ -37,7 +37,7 @@ class Llama {
   Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {},
         ProductChoices* choices = nullptr)
       : decoder_{model, batch, recompute, options,
-                 CudaMath<T, G>{checked_llama(model, batch, options, dtype_of<T>), batch, options, choices}} {}
+                 CudaMath<T, G>{checked_dense_llama(model, batch, options, dtype_of<T>), batch, options, choices}} {}
 
   void use_stream(cudaStream_t stream) { decoder_.math().use_stream(stream); }
   /// For float16: *scale in device memory (LossScale::scale()) multiplies gradients from now on;

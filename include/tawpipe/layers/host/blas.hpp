@@ -60,4 +60,20 @@ void multiply(Operand a_as, Operand b_as, std::int64_t m, std::int64_t n, std::i
                static_cast<int>(ldb), beta, c, static_cast<int>(ldc));
 }
 
+/// y = x W^T + beta y: x [tokens, in], W [out, in], y [tokens, out].
+template <class T>
+void project(const T* x, const T* weight, T* y, std::int64_t tokens, std::int64_t in, std::int64_t out, T beta = 0) {
+  multiply<T>(Operand::plain, Operand::transposed, tokens, out, in, 1, x, in, weight, in, beta, y, out);
+}
+/// dx = dy W + beta dx.
+template <class T>
+void project_back(const T* dy, const T* weight, T* dx, std::int64_t tokens, std::int64_t in, std::int64_t out, T beta = 0) {
+  multiply<T>(Operand::plain, Operand::plain, tokens, in, out, 1, dy, out, weight, in, beta, dx, in);
+}
+/// dW += dy^T x.
+template <class T>
+void add_weight_gradient(const T* dy, const T* x, T* gradient, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+  multiply<T>(Operand::transposed, Operand::plain, out, in, tokens, 1, dy, out, x, in, 1, gradient, in);
+}
+
 }  // namespace tawpipe::layers::host

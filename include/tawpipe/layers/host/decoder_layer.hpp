@@ -8,6 +8,7 @@
 
 #include "tawpipe/layers/host/attention.hpp"
 #include "tawpipe/layers/host/blas.hpp"
+#include "tawpipe/layers/host/experts.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
@@ -15,28 +16,19 @@
 
 namespace tawpipe::inline v0::layers::host {
 
-/// y = x W^T + beta y: x [tokens, in], W [out, in], y [tokens, out].
-template <class T>
-void project(const T* x, const T* weight, T* y, std::int64_t tokens, std::int64_t in, std::int64_t out, T beta = 0) {
-  multiply<T>(Operand::plain, Operand::transposed, tokens, out, in, 1, x, in, weight, in, beta, y, out);
-}
-/// dx = dy W + beta dx.
-template <class T>
-void project_back(const T* dy, const T* weight, T* dx, std::int64_t tokens, std::int64_t in, std::int64_t out, T beta = 0) {
-  multiply<T>(Operand::plain, Operand::plain, tokens, in, out, 1, dy, out, weight, in, beta, dx, in);
-}
-/// dW += dy^T x.
-template <class T>
-void add_weight_gradient(const T* dy, const T* x, T* gradient, std::int64_t tokens, std::int64_t in, std::int64_t out) {
-  multiply<T>(Operand::transposed, Operand::plain, out, in, tokens, 1, dy, out, x, in, 1, gradient, in);
-}
-
-/// Source of the mathematics: Touvron et al. 2023, arXiv:2302.13971, section 2.2.
+/// With experts they, and a shared expert where there is one, take the place of the MLP: y = x +
+/// sum of the chosen experts' results + shared expert's.
+/// Source of the mathematics: Touvron et al. 2023, arXiv:2302.13971, section 2.2; Dai et al. 2024,
+/// DeepSeekMoE, arXiv:2401.06066, section 3.2 (shared expert).
 template <class T>
 class DecoderLayer {
  public:
   DecoderLayer(const Transformer& model, const Batch& batch, double rope_theta, double norm_epsilon)
-      : width_{model}, tokens_{batch.tokens()}, epsilon_{static_cast<T>(norm_epsilon)}, attention_{model, batch, rope_theta} {}
+      : width_{model},
+        tokens_{batch.tokens()},
+        epsilon_{static_cast<T>(norm_epsilon)},
+        attention_{model, batch, rope_theta},
+        experts_{model, batch} {}
 
   /// Computes a layer's tensors from its input, all but its output. `with_products` false: the
   /// results of matrix products and the residual sum exist already, and only the rest is computed.
@@ -53,17 +45,20 @@ class DecoderLayer {
       project(x.attention, w.output, x.middle, tokens_, width_.query, hidden, T{1});
     }
     rms_norm(x.middle, w.ffn_norm, x.ffn_norm, tokens_, hidden, epsilon_);
+    if (width_.experts > 0) experts_.compute(w, x, with_products);
+    if (width_.dense == 0) return;
     if (with_products) {
-      project(x.ffn_norm, w.gate, x.gate, tokens_, hidden, width_.inner);
-      project(x.ffn_norm, w.up, x.up, tokens_, hidden, width_.inner);
+      project(x.ffn_norm, w.gate, dense(x.gate), tokens_, hidden, width_.dense);
+      project(x.ffn_norm, w.up, dense(x.up), tokens_, hidden, width_.dense);
     }
-    swiglu(x.gate, x.up, x.sigmoid, x.product, tokens_ * width_.inner);
+    swiglu(dense(x.gate), dense(x.up), dense(x.sigmoid), dense(x.product), tokens_ * width_.dense);
   }
 
   /// The layer's output [tokens, hidden]. @pre compute() ran
   void output(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* y) const {
     std::copy_n(x.middle, tokens_ * width_.hidden, y);
-    project(x.product, w.down, y, tokens_, width_.inner, width_.hidden, T{1});
+    if (width_.dense > 0) project(dense(x.product), w.down, y, tokens_, width_.dense, width_.hidden, T{1});
+    if (width_.experts > 0) experts_.add_output(w, x, y);
   }
 
   /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as
@@ -72,10 +67,16 @@ class DecoderLayer {
     const std::int64_t hidden = width_.hidden;
     const std::int64_t numbers = tokens_ * hidden;
 
-    project_back(gradient, w.down, scratch, tokens_, width_.inner, hidden);
-    swiglu_backward(x.gate, x.up, x.sigmoid, scratch, tokens_ * width_.inner);
-    project_back(x.gate, w.gate, scratch, tokens_, hidden, width_.inner);
-    project_back(x.up, w.up, scratch, tokens_, hidden, width_.inner, T{1});
+    if (width_.experts > 0) experts_.backward_products(w, x, gradient, scratch);
+    if (width_.dense > 0) {
+      project_back(gradient, w.down, scratch, tokens_, width_.dense, hidden);
+      swiglu_backward(dense(x.gate), dense(x.up), dense(x.sigmoid), scratch, tokens_ * width_.dense);
+      project_back(dense(x.gate), w.gate, scratch, tokens_, hidden, width_.dense);
+      project_back(dense(x.up), w.up, scratch, tokens_, hidden, width_.dense, T{1});
+    } else {
+      std::fill_n(scratch, numbers, T{0});
+    }
+    if (width_.experts > 0) experts_.add_input_gradient(w, x, scratch);
     rms_norm_backward(x.middle, w.ffn_norm, scratch, x.norm_gradients + hidden, tokens_, hidden, epsilon_);
     add(gradient, scratch, x.middle, numbers);
 
@@ -90,9 +91,12 @@ class DecoderLayer {
   /// Adds to the gradients of the weights. @pre backward_input() ran
   void backward_weight(const LayerMatrices<T>& g, const LayerTensors<T>& x) const {
     const std::int64_t hidden = width_.hidden;
-    add_weight_gradient(x.input, x.product, g.down, tokens_, width_.inner, hidden);
-    add_weight_gradient(x.gate, x.ffn_norm, g.gate, tokens_, hidden, width_.inner);
-    add_weight_gradient(x.up, x.ffn_norm, g.up, tokens_, hidden, width_.inner);
+    if (width_.experts > 0) experts_.backward_weight(g, x);
+    if (width_.dense > 0) {
+      add_weight_gradient(x.input, dense(x.product), g.down, tokens_, width_.dense, hidden);
+      add_weight_gradient(dense(x.gate), x.ffn_norm, g.gate, tokens_, hidden, width_.dense);
+      add_weight_gradient(dense(x.up), x.ffn_norm, g.up, tokens_, hidden, width_.dense);
+    }
     add_to(g.ffn_norm, x.norm_gradients + hidden, hidden);
     add_weight_gradient(x.middle, x.attention, g.output, tokens_, width_.query, hidden);
     add_weight_gradient(x.qkv, x.attention_norm, g.qkv, tokens_, hidden, width_.query + 2 * width_.key);
@@ -100,10 +104,14 @@ class DecoderLayer {
   }
 
  private:
+  /// The part of a tensor of the MLPs that the MLP of every token has.
+  T* dense(T* tensor) const { return tensor + tokens_ * (width_.inner - width_.dense); }
+
   TokenWidths width_;
   std::int64_t tokens_;
   T epsilon_;
   Attention<T> attention_;
+  Experts<T> experts_;
 };
 
 }  // namespace tawpipe::layers::host

@@ -137,6 +137,18 @@ void add_to(T* __restrict to, const T* __restrict from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
+/// to += factor from, [n].
+template <class T>
+void add_scaled(T* __restrict to, const T* __restrict from, T factor, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
+}
+
+/// x *= factor, [n].
+template <class T>
+void scale(T* x, T factor, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
 /// to = a + b, [n].
 template <class T>
 void add(const T* __restrict a, const T* __restrict b, T* __restrict to, std::int64_t n) {

@@ -52,8 +52,8 @@ class Llama {
 
  public:
   /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's;
-  /// if the head size is odd; if a microbatch is so small, or the hidden size so large relative to
-  /// the others, that activation.hpp's sizes are too small.
+  /// if the head size is odd; if a microbatch is so small, or the hidden size so large,
+  /// or so small relative to the others, that activation.hpp's sizes are too small.
   Llama(Transformer model, Batch batch, Recompute recompute, LlamaOptions options = {})
       : model_{checked_llama(std::move(model), batch, options, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
         batch_{batch},

@@ -228,6 +228,10 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
       refusal(odd, two_of_nine()) ==
       "model 'narrow': on a GPU in 16 bits hidden and intermediate size must be even, and a microbatch at least two tokens, not "
       "20, 11 and 18");
+  Transformer mixture = grouped(true);
+  mixture.experts = mixture.experts_per_token = 1;
+  CHECK(refusal(mixture, two_of_nine()) ==
+        "model 'grouped': a mixture of experts can be simulated, but not computed by this code");
   // 7 tokens x 10 < 4 x 20
   CHECK(refusal(narrow_model(), {.sequence = 7, .microbatch_size = 1, .global_batch = 1}) ==
         "model 'narrow': a microbatch of 7 tokens is too small; tokens x intermediate size must be at least 80, four times the "

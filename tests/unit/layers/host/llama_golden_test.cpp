@@ -1,5 +1,5 @@
-// The decoder and AdamW against golden numbers of two configurations: losses, gradients,
-// activations, five steps.
+// The decoder and AdamW against golden numbers of two dense configurations and one with experts:
+// losses, gradients, activations, five steps.
 // Not: cuts, splits and memory (llama_test.cpp).
 #include <doctest/doctest.h>
 
@@ -57,13 +57,18 @@ Difference difference(const A& ours, const B& wanted) {
   return {most, most / largest, std::sqrt(square / wanted_square)};
 }
 
+/// Of float64 against a tensor that is in float64, or rounded to float32, where it stands.
+double tolerance(const Case& test, const std::string& tensor) {
+  return test.expect.tensor(tensor).format == tawpipe::training::NumberFormat::f64 ? 1e-11 : 1e-7;
+}
+
 template <class T>
 std::span<T> part(llama_run::Guarded& memory, const tawpipe::ParameterRange& range) {
   return memory.as<T>().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
 }
 
 /// Sum, norm, largest entry and a random projection of every tensor, which are there in float64 for
-/// both configurations: numbers laid out as a model's parameters against check/<what>.
+/// all configurations: numbers laid out as a model's parameters against check/<what>.
 void check_summaries(const Case& test, llama_run::Guarded& numbers, const tawpipe::Transformer& model, const std::string& what) {
   const auto expected = [&](const char* of) { return test.expect.read<double>("check/" + what + of); };
   const auto sums = expected(".sum");
@@ -112,23 +117,22 @@ void check_first_step(const std::string& name) {
   CHECK(std::abs(mean - test.expect.read<double>("loss.f64").front()) < (exact ? 1e-12 : 2e-6));
   for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
     CAPTURE(tensor.name);
-    const auto wanted = test.expect.read<double>("grad0/" + tensor.name);
-    const Difference d = difference(part<T>(runner.gradients, tensor.range), wanted);
-    CHECK(d.relative < (!exact ? 1e-5 : name == "A" ? 1e-11 : 1e-7));  // B's are rounded to float32
+    const std::string wanted = "grad0/" + tensor.name;
+    const Difference d = difference(part<T>(runner.gradients, tensor.range), test.expect.read<double>(wanted));
+    CHECK(d.relative < (exact ? tolerance(test, wanted) : 1e-5));
     if (!exact) CHECK(d.l2 < 5e-6);
   }
   if (exact) check_summaries(test, runner.gradients, model, "grad0");
 }
 
 template <class T>
-void check_parameters(const Case& test, const std::string& name, Runner<T>& runner, const tawpipe::Transformer& model,
-                      const std::string& step) {
+void check_parameters(const Case& test, Runner<T>& runner, const tawpipe::Transformer& model, const std::string& step) {
   for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
-    if (!test.expect.contains(step + tensor.name)) continue;  // B has some layers only
+    if (!test.expect.contains(step + tensor.name)) continue;  // B and M0 have some layers only
     CAPTURE(step + tensor.name);
     const Difference d = difference(part<T>(runner.parameters, tensor.range), test.expect.read<double>(step + tensor.name));
     if (sizeof(T) == 8) {
-      CHECK(d.relative < (name == "A" ? 1e-11 : 1e-7));  // B's are rounded to float32
+      CHECK(d.relative < tolerance(test, step + tensor.name));
     } else {
       CHECK(d.l2 < 3e-5);
       CHECK(d.most < 3e-4);
@@ -159,7 +163,7 @@ void check_training(const std::string& name) {
     }
     if (step == 1 || step == 5) {
       const std::string what = "step" + std::to_string(step);
-      check_parameters(test, name, runner, model, what + "/");
+      check_parameters(test, runner, model, what + "/");
       if (sizeof(T) == 8) check_summaries(test, runner.parameters, model, what);
     }
     if (step == 5) break;
@@ -176,16 +180,19 @@ void check_training(const std::string& name) {
 TEST_CASE("five steps of AdamW keep to the golden course in float64") {
   check_training<double>("A");
   check_training<double>("B");
+  check_training<double>("M0");
 }
 
 TEST_CASE("five steps of AdamW keep to the golden course in float32") {
   check_training<float>("A");
   check_training<float>("B");
+  check_training<float>("M0");
 }
 
-TEST_CASE("losses and gradients of configurations A and B in float64") {
+TEST_CASE("losses and gradients of configurations A, B and M0 in float64") {
   check_first_step<double>("A");
   check_first_step<double>("B");
+  check_first_step<double>("M0");
 }
 
 TEST_CASE("activations between layers of configuration A, and their derivatives, in float64") {
@@ -208,9 +215,10 @@ TEST_CASE("activations between layers of configuration A, and their derivatives,
   }
 }
 
-TEST_CASE("losses and gradients of configurations A and B in float32") {
+TEST_CASE("losses and gradients of configurations A, B and M0 in float32") {
   check_first_step<float>("A");
   check_first_step<float>("B");
+  check_first_step<float>("M0");
 }
 
 }  // namespace llama_golden_test
