@@ -40,7 +40,9 @@ struct NumericsCheck {
 /// `*.expect.safetensors`.
 ///
 /// config.json: dim, n_layers, n_heads, n_kv_heads, head_dim, hidden (of SwiGLU), vocab_size, seq,
-/// micro_batch, n_micro, tied, norm_eps, rope_theta, lr, beta1, beta2, eps, weight_decay, steps.
+/// micro_batch, n_micro, tied, norm_eps, rope_theta, lr, beta1, beta2, eps, weight_decay, steps; with
+/// experts (of width `hidden` each) n_experts and top_k, and where given router softmax, attention
+/// gqa, aux_coef 0 and n_dense_layers 0.
 /// init: the parameters by name. data: int32 tokens and targets [n_micro, micro_batch, seq], the
 /// same at every step. expect: `loss.f64` [steps + 1] and `loss_mb.f64` [steps + 1, n_micro] before
 /// each step's update (the last: after all); `grad0/NAME`; `step1/NAME`, `stepS/NAME` (S = steps);
@@ -65,6 +67,11 @@ class ReferenceRun {
               .vocab = integer("vocab_size"),
               .tied = number("tied") != 0,
               .head_dim = integer("head_dim")};
+    if (config.find_given("n_experts")) {
+      check_experts(config);
+      model_.experts = integer("n_experts");
+      model_.experts_per_token = integer("top_k");
+    }
     model_.check();
     batch_ = {.sequence = integer("seq"), .microbatch_size = integer("micro_batch"), .global_batch = 0};
     batch_.global_batch = batch_.microbatch_size * integer("n_micro");
@@ -192,6 +199,20 @@ class ReferenceRun {
   }
 
  private:
+  /// @throws InputError  if experts are not what the layers compute
+  static void check_experts(const JsonValue& config) {
+    const auto require_text = [&](const char* key, std::string_view wanted) {
+      const auto value = config.find_given(key);
+      if (value && value->text() != wanted) value->fail(concat("is not computed; it must be ", wanted));
+    };
+    const auto require_zero = [&](const char* key) {
+      const auto value = config.find_given(key);
+      if (value && value->number() != 0) value->fail("is not computed; it must be 0");
+    };
+    require_text("router", "softmax");
+    require_text("attention", "gqa");
+    for (const char* key : {"aux_coef", "n_dense_layers", "n_shared_experts"}) require_zero(key);
+  }
   static std::string find(const std::string& folder, std::string_view ending) {
     std::error_code failed;
     std::vector<std::string> found;

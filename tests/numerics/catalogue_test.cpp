@@ -99,6 +99,7 @@ void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& cl
 }
 
 const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
+const std::string experts_folder = std::string{TAWPIPE_TEST_DATA} + "/moe_golden";
 const std::vector<Nodes> clusters_of_a{{1}, {2}, {1, 1}, {4}, {2, 2}, {6}, {3, 3}, {2, 2, 2}, {3, 2, 1}};
 const std::vector<Nodes> clusters_of_b{{2, 2}, {3, 2, 1}};
 
@@ -116,6 +117,12 @@ TEST_CASE("configuration A under every schedule in f64, with activations and opt
 }
 TEST_CASE("configuration B under every schedule in f64") {
   check_catalogue<double>(ReferenceRun{folder + "/B"}, clusters_of_b, Recompute::selective);
+}
+TEST_CASE("a mixture of experts under every schedule in f64") {
+  check_catalogue<double>(ReferenceRun{experts_folder + "/M0"}, {{1}, {2, 2}, {6}, {3, 2, 1}}, Recompute::selective);
+}
+TEST_CASE("a mixture of experts under every schedule in f32") {
+  check_catalogue<float>(ReferenceRun{experts_folder + "/M0"}, {{2, 2}, {3, 2, 1}}, Recompute::full);
 }
 TEST_CASE("configuration B under every schedule in f32") {
   check_catalogue<float>(ReferenceRun{folder + "/B"}, {{2, 1}}, Recompute::none);
