@@ -127,6 +127,9 @@ RunIdentity identity_of(const TrainRequest& request, const Run& run) {
   std::string sizes =
       fmt::format("{} layers, hidden {}, {} heads, {} of keys, MLP {}, vocabulary {}, {} parameters", model.layers, model.hidden,
                   model.heads, model.kv_heads, model.intermediate, model.vocab, model.parameters());
+  if (model.is_routed()) {
+    sizes += fmt::format(", {} of {} experts, shared {}", model.experts_per_token, model.experts, model.shared_width);
+  }
   if (run.weights) {  // of numbers that are read by position a thousand
     std::vector<float> numbers(1000);
     training::detail::Checksum sum;

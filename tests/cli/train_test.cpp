@@ -99,6 +99,31 @@ TEST_CASE("weights written for transformers train on here") {
   CHECK(second.at("losses")[0].get<double>() < first.at("losses")[0].get<double>());
 }
 
+TEST_CASE("a mixture of experts learns under every schedule, goes on from a checkpoint and as a Mixtral") {
+  const Training training;
+  const std::string config = training.folder.write(
+      "config.json", R"({"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2,
+          "intermediate_size": 48, "vocab_size": 256, "num_local_experts": 4, "num_experts_per_tok": 2})");
+  const std::string run_folder = training.folder / "run";
+  const std::string weights = training.folder / "weights";
+  const std::string flags = "--dtype f64 --clip 0 ";
+  const json whole = training.train(6, flags + "--model " + config + " --save-huggingface " + weights);
+  const auto losses = whole.at("losses").get<std::vector<double>>();
+  CHECK(losses.back() < losses.front() - 0.1);
+  for (const std::string schedule : {"tawpipe", "1f1b", "zb-h1", "fsdp"}) {
+    CAPTURE(schedule);
+    const json other = training.train(6, flags + "--cluster 2x2 --schedule " + schedule + " --model " + config);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      CHECK(std::abs(other.at("losses")[i].get<double>() - losses[i]) < 1e-11);
+    }
+  }
+  training.train(3, flags + "--model " + config + " --save " + run_folder);
+  const json rest = training.train(6, flags + "--model " + config + " --resume " + run_folder);
+  CHECK(rest.at("losses").back() == losses.back());
+  const json exported = training.train(1, flags + "--model " + weights);
+  CHECK(exported.at("losses")[0].get<double>() < losses.back() + 0.2);
+}
+
 TEST_CASE("a timeline and a trace of the last step are written") {
   const Training training;
   training.train(2, "--cluster 1x2 --timeline " + training.folder / "t.csv" + " --trace " + training.folder / "t.json");

@@ -185,6 +185,9 @@ class Checkpoint {
     compare("key-value heads", found.kv_heads, wanted.kv_heads);
     compare("head size", found.head_size(), wanted.head_size());
     compare("intermediate size", found.intermediate, wanted.intermediate);
+    compare("experts", found.experts, wanted.experts);
+    compare("experts a token", found.experts_per_token, wanted.experts_per_token);
+    compare("shared width", found.shared_width, wanted.shared_width);
     compare("vocabulary", found.vocab, wanted.vocab);
     compare("tied embedding", found.tied ? 1 : 0, wanted.tied ? 1 : 0);
   }

@@ -53,12 +53,17 @@ constexpr std::int64_t unrotated_row(std::int64_t row, std::int64_t head_rows) {
   return row % 2 == 0 ? row / 2 : head_rows / 2 + row / 2;
 }
 
-/// All tensors of a model in our order, with their names.
-/// @throws InputError  if the head size is odd.
+/// All tensors of a model in our order, with their names: a LLaMA's, or with experts a Mixtral's.
+/// @throws InputError  if the head size is odd, or if there is a shared expert: what is published
+/// scales its result by a gate of its own.
 inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& model) {
   if (model.head_size() % 2 != 0) {
     throw InputError(
         concat("model ", quote(model.name), " has heads of ", model.head_size(), "; rotary embedding needs an even head size"));
+  }
+  if (model.shared_width > 0) {
+    throw InputError(concat("model ", quote(model.name), " has a shared expert of width ", model.shared_width,
+                            ", which transformers computes in no model as it is computed here"));
   }
   static constexpr std::pair<std::string_view, std::string_view> of_layer[] = {
       {"attention.wq", "self_attn.q_proj"}, {"attention.wk", "self_attn.k_proj"},  {"attention.wv", "self_attn.v_proj"},
@@ -79,6 +84,12 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
       const std::size_t dot = name.find('.', std::string_view{"decoders."}.size());
       const std::string layer = name.substr(9, dot - 9);
       const std::string part = name.substr(dot + 1, name.size() - dot - 1 - std::string_view{".weight"}.size());
+      constexpr std::string_view mlp = "feed_forward.";
+      if (model.is_routed() && part.starts_with(mlp)) {  // gate, experts.<e>.w1, w2, w3
+        tensor.name = concat("model.layers.", layer, ".block_sparse_moe.", part.substr(mlp.size()), ".weight");
+        tensors.push_back(std::move(tensor));
+        continue;
+      }
       const auto* found = std::find_if(std::begin(of_layer), std::end(of_layer), [&](const auto& p) { return p.first == part; });
       TAWPIPE_ASSERT(found != std::end(of_layer), "a tensor without a Hugging Face name");
       tensor.name = concat("model.layers.", layer, ".", found->second, ".weight");
@@ -139,15 +150,20 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
   write_durably(folder + "/config.json", huggingface_config_text(stored, constants));
 }
 
-/// Published weights of a LLaMA, in one file or in several with an index; any number of ranks may
+/// Published weights of a LLaMA or a Mixtral, in one file or in several with an index; any number of ranks may
 /// read at once.
 class HuggingFaceWeights {
  public:
   /// @param folder  with config.json, and model.safetensors or model.safetensors.index.json
   /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has a
-  /// different shape, or there are tensors that the model lacks, such as biases.
+  /// different shape, there are tensors that the model lacks, such as biases, or a mixture of
+  /// experts is not a Mixtral: others weight or norm differently.
   explicit HuggingFaceWeights(const std::string& folder)
-      : folder_{folder}, config_{read_decoder_config(folder + "/config.json")}, tensors_{huggingface_tensors(config_.model)} {
+      : folder_{folder}, config_{read_decoder_config(folder + "/config.json")} {
+    if (config_.model.is_routed() && config_.type != "mixtral") {
+      fail(concat("are of a mixture of experts of the type ", quote(config_.type), ", which is not computed; only mixtral is"));
+    }
+    tensors_ = huggingface_tensors(config_.model);
     std::map<std::string, std::size_t> file_of = open_files();
     for (const HuggingFaceTensor& tensor : tensors_) {
       const auto found = file_of.find(tensor.name);

@@ -322,6 +322,20 @@ TEST_CASE("a byte that changed is found with its tensor or value") {
   check_refused("checksums.json");
 }
 
+TEST_CASE("a checkpoint keeps a mixture of experts, and tells it from others") {
+  const ScratchFolder folder;
+  tawpipe::Transformer model = small_decoder();
+  model.experts = 3;
+  model.experts_per_token = 2;
+  model.shared_width = 4;
+  const Checkpoint checkpoint{write(folder / "run", 5, 0, model)};
+  CHECK(checkpoint.model().parameters() == model.parameters());
+  CHECK(read(checkpoint, ParameterValue::weight, {300, 302}) == std::vector<double>{300, 301});
+  CHECK_NOTHROW(checkpoint.expect(model));
+  model.experts_per_token = 1;
+  CHECK_THROWS_WITH_AS(checkpoint.expect(model), doctest::Contains("has experts a token 2, the model has 1"), InputError);
+}
+
 TEST_CASE("of a run's folder the newest whole checkpoint is opened, and what is wrong with newer ones is said") {
   const ScratchFolder folder;
   const std::string run = folder / "run";

@@ -38,6 +38,35 @@ TEST_CASE("a config.json gives back model and constants") {
   }
 }
 
+TEST_CASE("a mixture of experts is written as a Mixtral, and with a shared expert so that it comes back") {
+  const ScratchFolder folder;
+  for (const int shared : {0, 6}) {
+    Transformer model = small_decoder();
+    model.experts = 4;
+    model.experts_per_token = 2;
+    model.shared_width = shared;
+    const std::string text = huggingface_config_text(model, {});
+    CHECK((text.find("MixtralForCausalLM") != std::string::npos) == (shared == 0));
+    put_file(folder / "config.json", text);
+    const auto read = read_decoder_config(folder / "config.json");
+    CHECK(read.type == (shared == 0 ? "mixtral" : "qwen2_moe"));
+    CHECK(read.model.intermediate == 12);
+    CHECK(read.model.experts == 4);
+    CHECK(read.model.experts_per_token == 2);
+    CHECK(read.model.shared_width == shared);
+    CHECK(read.model.parameters() == model.parameters());
+    CHECK(read.constants == DecoderConstants{});
+  }
+}
+
+TEST_CASE("missing constants of a Mixtral are those of MixtralConfig") {
+  const ScratchFolder folder;
+  put_file(folder / "config.json",
+           R"({"model_type": "mixtral", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+               "intermediate_size": 12, "vocab_size": 10, "num_local_experts": 4, "num_experts_per_tok": 2})");
+  CHECK(read_decoder_config(folder / "config.json").constants == DecoderConstants{1e6, 1e-5, 131072});
+}
+
 TEST_CASE("constants of a wrong type are refused") {
   const ScratchFolder folder;
   const auto check_refused = [&](const char* from, const char* to, const char* why) {

@@ -187,6 +187,35 @@ TEST_CASE("exported weights come back by any range, in every format") {
                        InputError);
 }
 
+TEST_CASE("weights of a mixture of experts have a Mixtral's names, and come back") {
+  const ScratchFolder folder;
+  Transformer model = small_decoder();
+  model.experts = 3;
+  model.experts_per_token = 2;
+  write_numbered(folder / "m", model);
+  const SafetensorsFile file{folder / "m/model.safetensors"};
+  CHECK(file.tensors().size() == 2 * (6 + 1 + 9) + 2);
+  // Layer 0 begins at 80: wq 64, wk 32, wv 32, wo 64, router 24, w1 w2 w3 of 96 for each expert
+  const std::string moe = "model.layers.0.block_sparse_moe.";
+  CHECK(file.tensor(moe + "gate.weight").shape == std::vector<std::int64_t>{3, 8});
+  CHECK(file.tensor(moe + "experts.2.w2.weight").shape == std::vector<std::int64_t>{8, 12});
+  CHECK(file.read<double>(moe + "gate.weight").front() == 80 + 192);
+  CHECK(file.read<double>(moe + "experts.0.w1.weight").front() == 80 + 216);
+  CHECK(file.read<double>(moe + "experts.2.w3.weight").front() == 80 + 216 + 8 * 96);
+  const HuggingFaceWeights weights{folder / "m"};
+  CHECK(weights.model().experts == 3);
+  CHECK(holds_numbered(weights, {0, model.parameters()}));
+
+  std::string text = file_bytes(folder / "m/config.json");
+  text.replace(text.find("mixtral"), 7, "olmoe");
+  text.replace(text.find("num_local_experts"), 17, "num_experts");
+  put_file(folder / "m/config.json", text);
+  CHECK_THROWS_WITH_AS(HuggingFaceWeights{folder / "m"},
+                       doctest::Contains("are of a mixture of experts of the type 'olmoe', which is not computed"), InputError);
+  model.shared_width = 4;
+  CHECK_THROWS_WITH_AS(write_numbered(folder / "s", model), doctest::Contains("has a shared expert of width 4"), InputError);
+}
+
 TEST_CASE("weights in several files are found by their index") {
   const ScratchFolder folder;
   write_numbered(folder / "m", small_decoder());
