@@ -30,9 +30,9 @@ struct LlamaOptions {
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
 /// model/activation.hpp.
-/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if the
-/// head size is odd; if a microbatch is so small, or the hidden size so large or so small relative
-/// to the others, that activation.hpp's sizes are too small.
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if its
+/// MLP has no gate or is fused; if the head size is odd; if a microbatch is so small, or the hidden
+/// size so large or so small relative to the others, that activation.hpp's sizes are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
   model.check();
   batch.check();
@@ -43,6 +43,7 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
     refuse_model(model, concat(model.is_latent() ? "latent attention" : "first layers without experts",
                                " can be simulated, but not computed by this code"));
   }
+  if (!model.gated) refuse_model(model, "this code computes SwiGLU; a model without its gate can be simulated, but not computed");
   if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {
     refuse_model(model,

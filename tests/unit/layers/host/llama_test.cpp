@@ -229,6 +229,10 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
   model.head_dim = 5;
   CHECK(refusal(model, two_of_nine()) ==
         "model 'grouped': a head size of 5 is odd; rotary embedding turns pairs and needs an even one");
+  model = grouped();
+  model.gated = false;
+  CHECK(refusal(model, two_of_nine()) ==
+        "model 'grouped': this code computes SwiGLU; a model without its gate can be simulated, but not computed");
   // 1 token x 28 < 2 x 20
   CHECK(
       refusal(grouped(), {.sequence = 1, .microbatch_size = 1, .global_batch = 1}) ==
