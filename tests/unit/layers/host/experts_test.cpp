@@ -196,13 +196,15 @@ TEST_CASE("a router of equal logits sends all to the first experts; the others h
 }
 
 TEST_CASE("experts that are all alike are one MLP, and so is a shared expert beside experts that give nothing") {
-  // The dense decoder's MLP in each expert, or in the shared one.
-  Transformer dense = mixture();
-  dense.experts = dense.experts_per_token = 0;
-  for (const bool shared : {false, true}) {
+  // The dense decoder's MLP in each expert, or in the shared one. With equal logits the first expert
+  // of cramped() has all 18 tokens, in blocks of 13 and 5.
+  for (const Transformer& model : {mixture(), mixture(14), cramped()}) {
+    CAPTURE(model.name);
+    const bool shared = model.shared_width > 0;
+    const bool equal_logits = model.experts_per_token == 1;
     CAPTURE(shared);
-    Transformer model = mixture(shared ? dense.intermediate : 0);
-    model.tied = false;
+    Transformer dense = model;
+    dense.experts = dense.experts_per_token = dense.shared_width = 0;
     Runner<double> plain{dense, two_of_nine(), whole(dense.layers)};
     Runner<double> routed{model, two_of_nine(), whole(model.layers)};
     fill(plain, dense);
@@ -220,6 +222,7 @@ TEST_CASE("experts that are all alike are one MLP, and so is a shared expert bes
       if (shared && name.find("experts.") != std::string::npos && dense_name(name).empty() && name.ends_with("w2.weight")) {
         std::ranges::fill(to, 0);
       }
+      if (equal_logits && name.ends_with("feed_forward.gate.weight")) std::ranges::fill(to, 0);
     });
     const auto tokens = ids(model, two_of_nine(), 1);
     const auto targets = ids(model, two_of_nine(), 2);
