@@ -122,6 +122,13 @@ TEST_CASE("a mixture of experts learns under every schedule, goes on from a chec
   CHECK(rest.at("losses").back() == losses.back());
   const json exported = training.train(1, flags + "--model " + weights);
   CHECK(exported.at("losses")[0].get<double>() < losses.back() + 0.2);
+  const std::string shared = training.folder.write(
+      "shared.json", R"({"model_type": "qwen2_moe", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+          "vocab_size": 256, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
+          "shared_expert_intermediate_size": 24})");
+  training.train(2, "--model " + shared);
+  check_refused(run(training.flags(100000, "--model " + shared + " --save-huggingface " + weights)),
+                {"has a shared expert of width 24", "transformers"});
 }
 
 TEST_CASE("a timeline and a trace of the last step are written") {
