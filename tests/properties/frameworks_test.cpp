@@ -123,19 +123,6 @@ void draw_cut(support::Random& random, FrameworkJob& job) {
     ++job.stage_cut.layers[static_cast<std::size_t>(random.between(0, stages - 1))];
 }
 
-/// The model's experts shared out over devices that have all of them, where there are enough.
-Mesh draw_experts(support::Random& random, const Transformer& model, Mesh mesh) {
-  const int sharing = mesh.tensor * mesh.context;
-  const std::vector<int> sizes = detail::divisors(mesh.data);
-  const int expert = support::one_of(random, sizes);
-  if (!model.is_routed() || sharing * expert == 1 || model.experts % (sharing * expert) != 0) return mesh;
-  mesh.whole_experts = true;
-  mesh.data /= expert;
-  mesh.expert = expert;
-  if (expert > 1) mesh.order.insert(mesh.order.begin() + 2, MeshAxis::expert);
-  return mesh;
-}
-
 /// What a search tries around a layout.
 PlanLayout draw_around(support::Random& random, PlanLayout layout) {
   if (layout.recompute == Recompute::full && random.between(0, 2) == 0) layout.recompute_layers = random.between(1, 4);
@@ -166,7 +153,6 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
         const PlanLayout layout = draw_around(random, support::one_of(random, layouts));
         const ScheduleChoice& choice = support::one_of(random, request.schedules);
         FrameworkJob job = job_of(request.problem, layout, choice);
-        if (random.between(0, 1) == 0) job.mesh = draw_experts(random, *job.model, job.mesh);
         if (framework == Framework::megatron && random.between(0, 3) == 0) draw_cut(random, job);
         if (!cannot_run(framework, job).empty()) continue;
         CHECK(job.model->loss_chunk == 0);

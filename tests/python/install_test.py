@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds a wheel from the sources, installs it in a clean virtual environment, and runs test_tawpipe.py there.
+"""Builds a wheel from the sources, installs it in a clean virtual environment, and runs the tests of this folder there.
 
 install_test.py SOURCE WORK COMMAND COMPILED: COMMAND is the `tawpipe` whose table must be the same, COMPILED the folder with the
 libraries that the build of COMMAND compiled from the same sources. Exit 77, with a word why, where PyPI cannot be reached or
@@ -49,7 +49,8 @@ def main():
     wheel, = wheels.glob("tawpipe-*.whl")
     run(tools / "bin/pip", "--python", user, "install", *quiet, "--no-deps", wheel, check=True)
     environment["TAWPIPE_COMMAND"] = sys.argv[3]
-    sys.exit(run(user / "bin/python", source / "tests/python/test_tawpipe.py", cwd=work, env=environment).returncode)
+    tests = ["test_tawpipe.py", "test_experts.py"]
+    sys.exit(max(run(user / "bin/python", source / "tests/python" / test, cwd=work, env=environment).returncode for test in tests))
 
 
 def get_include(python):
