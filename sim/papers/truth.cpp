@@ -252,6 +252,11 @@ RecomputeParts parts_of(std::string recompute) {
     if (const std::size_t found = names.find(module); found != std::string::npos)
       names.replace(found, std::string_view{module}.size(), part);
   }
+  constexpr std::string_view up = "mla_up_proj";  // of latent attention: taken as kept
+  if (const std::size_t found = names.find(up); found != std::string::npos) {
+    names.erase(found, std::min(names.size() - found, up.size() + 1));
+    if (names.empty()) return {};
+  }
   return parse_recompute_parts(names);
 }
 

@@ -58,6 +58,23 @@ Cluster draw_cluster(Random& random) {
   return Cluster{plain.name(), std::move(kinds), std::move(of), std::move(fabric)};
 }
 
+void draw_experts(Random& random, Transformer& model) {
+  model.experts = one_of<int>(random, {4, 8});
+  model.experts_per_token = random.between(1, 3);
+  model.shared_width = one_of<int>(random, {0, 256});
+  if (model.layers > 1 && random.between(0, 1) == 0) {
+    model.dense_layers = 1;
+    model.dense_width = 512;
+  }
+  if (random.between(0, 2) > 0) return;
+  model.kv_heads = model.heads;
+  model.head_dim = 96;
+  model.rope_width = 32;
+  model.value_size = 64;
+  model.key_value_rank = 128;
+  model.query_rank = one_of<int>(random, {0, 192});
+}
+
 PlanRequest draw(Random& random) {
   PlanRequest request{.problem = {.cluster = draw_cluster(random)}};
   Problem& problem = request.problem;
@@ -89,6 +106,7 @@ PlanRequest draw(Random& random) {
   Random ahead = random;
   Random of_buckets{ahead.next()};  // the other draws stay what they are
   problem.bucket = one_of<std::int64_t>(of_buckets, {automatic_bucket, 1, 20'000'000});
+  if (of_buckets.between(0, 3) == 0) draw_experts(of_buckets, *problem.model);
   auto* const kernels = std::get_if<KernelCost>(&problem.cost);
   if (kernels != nullptr && of_buckets.between(0, 1) == 0) kernels->held_sms = measured_held_sms(problem.cluster.device(Rank{0}));
   return request;

@@ -153,8 +153,8 @@ class LeastTimes {
   }
 
   std::int64_t computation(TaskId id, const Task& task) {
-    // Stages with the same number of layers, as many of them computed again, and the same parts
-    // before and after them, have equal work.
+    // Stages with the same number of layers, as many of them computed again and of the first kind, and
+    // the same parts before and after them, have equal work.
     const bool work = task.stage != none<StageId>;
     const int rank_class = classes_.of(task.rank);
     Recent& recent = recent_[(work ? index(task.stage) + 1 : 0) * ops + static_cast<std::size_t>(task.op)];
@@ -162,7 +162,8 @@ class LeastTimes {
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
         {task.op, rank_class, stage == nullptr ? -1 : stage->layers, stage == nullptr ? -1 : stage->recomputed,
-         stage == nullptr ? -1 : (stage->first_edge ? 1 : 0) + (stage->last_edge ? 2 : 0), number(task.split), task.bytes.value(),
+         stage == nullptr ? -1 : (stage->first_edge ? 1 : 0) + (stage->last_edge ? 2 : 0) + 4 * stage->first_layers,
+         number(task.split), task.bytes.value(),
          stage == nullptr || !schedule_.workload().is_abstract() ? 0 : number(task.stage)},
         0);
     if (added) {
