@@ -45,9 +45,10 @@ struct Sum {
   bool operator==(const Sum&) const = default;
 };
 Sum collectives(const StageBody& body, BodyStep::Kind kind, bool context) {
+  const BodyStep::Axis axis = context ? BodyStep::Axis::context : BodyStep::Axis::tensor;
   Sum sum;
   for (const BodyStep& step : body) {
-    if (step.kind != kind || step.context != context) continue;
+    if (step.kind != kind || step.axis != axis) continue;
     ++sum.count;
     sum.bytes += step.bytes.value();
   }

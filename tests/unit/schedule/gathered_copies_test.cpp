@@ -11,6 +11,7 @@
 #include "schedules.hpp"
 #include "tawpipe/cost/kernel_cost.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/expand.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"

@@ -15,6 +15,7 @@
 #include "tawpipe/search/bound.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/plan.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/search/what_fits.hpp"
 
 using namespace tawpipe;

@@ -19,6 +19,7 @@ using namespace tawpipe::literals;
 using support::no_overhead;
 using support::pass;
 using support::two_lanes;
+using tawpipe::Bytes;
 using tawpipe::Cluster;
 using tawpipe::ExportedTaskGraph;
 using tawpipe::FixedCost;
