@@ -56,6 +56,8 @@ struct Composition {
 /// @param logical  built for mesh.pipeline ranks and the microbatches of one replica
 /// @param whole    the work of all replicas together
 /// @param mesh     over all ranks (Mesh::over)
+/// @throws InputError  if ranks have whole experts, and the model has none, or the schedule or the
+/// sharding moves their weights or gradients
 TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with = {});
 
 }  // namespace tawpipe
@@ -88,7 +90,7 @@ class Composer {
   /// the mesh's sizes write all
   Composer(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with, const Mesh& kept)
       : logical_{logical},
-        mesh_{mesh},
+        mesh_{checked(mesh, logical.workload())},
         with_{with},
         copies_{logical, mesh, kept},
         builder_{logical.name(), whole, mesh.ranks(), logical.lanes()},
@@ -159,7 +161,8 @@ class Composer {
   /// ranks.
   void split(StageWork& stage) const {
     const int both = mesh_.shared();
-    stage.parameters = part(stage.parameters, mesh_.tensor);
+    const std::int64_t experts = mesh_.whole_experts ? stage.layers * logical_.workload().model().experts.count() : 0;
+    stage.parameters = part(stage.parameters - experts, mesh_.tensor) + part(experts, mesh_.expert_parts());
     stage.edge_parameters = part(stage.edge_parameters, mesh_.tensor);
     for (Bytes* bytes : {&stage.saved, &stage.stash, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
                          &stage.forward_traffic, &stage.backward_traffic}) {
@@ -214,6 +217,14 @@ class Composer {
     return states == uses.end() ? none<PiecesId> : logical_.buffer(states->buffer).content.parameters();
   }
 
+  static const Mesh& checked(const Mesh& mesh, const Workload& workload) {
+    if (mesh.whole_experts && (workload.is_abstract() || workload.model().experts.count() < 1)) {
+      throw InputError(concat("expert parallelism: ", workload.is_abstract()
+                                                          ? "there is no model with experts"
+                                                          : concat("model ", quote(workload.model().name), " has no experts")));
+    }
+    return mesh;
+  }
   /// Experts must stay where they are.
   void check_experts() const {
     if (with_.sharding > StateSharding::optimizer)
