@@ -189,15 +189,20 @@ class BodyWriter : public BodySteps, private BodySizes {
     attention(false);
     summed_product(out_, 0, overlaps());
     compute(0, 5 * residual_);  // residual sum 3H, norm 2H
-    if (is_routed_) return routed_forward(layer >= 0 || !model_.stops_early());
+    const bool results = layer >= 0 || !model_.stops_early();
+    if (is_routed_) {
+      routed_forward(results);
+      if (results) compute(0, 3 * residual_);
+      return;
+    }
     gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
-    if (layer < 0 && model_.stops_early()) return;
+    if (!results) return;
     summed_product(mlp_out_, 0, overlaps());
     compute(0, 3 * residual_);
   }
-  /// The MLPs of a layer with experts, and the residual sum. A shared expert is computed before the
-  /// tokens are sent, as without --moe-shared-expert-overlap. Source: Megatron-LM,
-  /// core/transformer/moe: moe_layer.py, token_dispatcher.py (MoEAlltoAllTokenDispatcher).
+  /// The MLPs of a layer with experts. A shared expert is computed before the tokens are sent, as
+  /// without --moe-shared-expert-overlap. Source: Megatron-LM, core/transformer/moe: moe_layer.py,
+  /// token_dispatcher.py (MoEAlltoAllTokenDispatcher).
   /// @param results  compute the last products, and send and add up what they give
   void routed_forward(bool results) {
     compute(router_, softmax_);
@@ -213,7 +218,6 @@ class BodyWriter : public BodySteps, private BodySizes {
       if (results) send_to_experts(false);
       if (results) compute(0, routed_, {last()});
     }
-    if (results) compute(0, 3 * residual_);
   }
   /// Each rank's copies of its tokens to the experts that these pass, or back.
   void send_to_experts(bool gradients) { collective(Kind::all_to_all, Axis::all, gradients, copies_, last_compute()); }
@@ -255,8 +259,8 @@ class BodyWriter : public BodySteps, private BodySizes {
     if (parts.mlp && !is_routed_) {
       gathered_product(false, mlp_in_, 5 * swiglu_, overlaps());
       summed_product(mlp_out_, 0, overlaps());
-      compute(0, 0);
     }
+    if (parts.mlp) compute(0, 0);
     const bool products = own && model_.is_torchtitan();
     const bool function = own || (parts.activation && !parts.mlp);
     std::int32_t again = -1;
