@@ -71,6 +71,29 @@ struct Draft {
     }
     return found;
   }
+  /// A task's group becomes these ranks; its uses stay.
+  void regroup(TaskId moved, const std::vector<Rank>& members) {
+    for (const auto& [rank, number] : ends(moved)) {
+      auto& own = lane(rank, number);
+      own.erase(std::find(own.begin(), own.end(), moved));
+    }
+    std::vector<std::uint32_t> begin{0};
+    std::vector<Rank> items;
+    const auto& groups = parts.groups;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      items.insert(items.end(), groups[g].begin(), groups[g].end());
+      begin.push_back(static_cast<std::uint32_t>(items.size()));
+    }
+    items.insert(items.end(), members.begin(), members.end());
+    begin.push_back(static_cast<std::uint32_t>(items.size()));
+    task(moved).group = id<GroupId>(groups.size());
+    task(moved).rank = members[0];
+    parts.groups = {begin, items};
+    for (const Rank member : members) {
+      auto& own = lane(member, number(task(moved).lane));
+      own.insert(std::lower_bound(own.begin(), own.end(), moved), moved);
+    }
+  }
   /// Takes a task away everywhere. What waited for it waits for nothing in its place.
   void remove(TaskId gone) {
     const auto renumber = [&](std::vector<std::vector<TaskId>>& rows) {

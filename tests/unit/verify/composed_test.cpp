@@ -50,30 +50,6 @@ void check_finds(const Draft& draft, std::string_view code, std::string_view wor
   CHECK_MESSAGE(there, code, " with '", words, "' is not in:\n", text);
 }
 
-/// A task's group becomes these ranks; its uses stay.
-void regroup(Draft& draft, TaskId task, const std::vector<Rank>& members) {
-  for (const auto& [rank, number] : draft.ends(task)) {
-    auto& lane = draft.lane(rank, number);
-    lane.erase(std::find(lane.begin(), lane.end(), task));
-  }
-  std::vector<std::uint32_t> begin{0};
-  std::vector<Rank> items;
-  const auto& groups = draft.parts.groups;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    items.insert(items.end(), groups[g].begin(), groups[g].end());
-    begin.push_back(static_cast<std::uint32_t>(items.size()));
-  }
-  items.insert(items.end(), members.begin(), members.end());
-  begin.push_back(static_cast<std::uint32_t>(items.size()));
-  draft.task(task).group = id<GroupId>(groups.size());
-  draft.task(task).rank = members[0];
-  draft.parts.groups = {begin, items};
-  for (const Rank member : members) {
-    auto& lane = draft.lane(member, number(draft.task(task).lane));
-    lane.insert(std::lower_bound(lane.begin(), lane.end(), task), task);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("stages without layers have no weights that data parallelism could overwrite") {
@@ -107,7 +83,7 @@ TEST_CASE("V703, V704: a sum over other ranks than the copies of one part") {
   const auto group = draft.parts.groups[index(draft.task(sum).group)];
   REQUIRE(std::vector<Rank>(group.begin(), group.end()) == std::vector<Rank>{Rank{0}, Rank{4}});
   // Over the tensor-parallel ranks of one replica: two parts of a matrix are added up.
-  regroup(draft, sum, {Rank{0}, Rank{1}});
+  draft.regroup(sum, {Rank{0}, Rank{1}});
   for (Use& use : draft.uses[index(sum)]) {
     if (draft.parts.buffers[index(use.buffer)].rank != Rank{4}) continue;
     const Buffer& there = draft.parts.buffers[index(use.buffer)];

@@ -124,7 +124,7 @@ class UpdateShards {
     return bucket == nullptr ? logical_.pieces(logical) : bucket->ranges;
   }
   /// What a holder has of a logical buffer that is cut: a part of its set or, for a piece of
-  /// states, that piece of the part of the series' set.
+  /// states, that piece of the part of the series' set, of each class.
   PiecesId part(BufferId logical, int copy) {
     const auto piece = pieces_.find(logical);
     const PiecesId set = piece == pieces_.end() ? logical_.buffer(logical).content.parameters() : piece->second.of;
