@@ -111,7 +111,7 @@ struct LayerStack {
   bool has_kernels() const;
 
   /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64
-  /// bits over all layers, or if layers send nothing to the next.
+  /// bits over all layers, if experts are beyond a layer, or if layers send nothing to the next.
   void check() const;
 
  private:
@@ -218,6 +218,10 @@ TAWPIPE_INLINE void LayerStack::check() const {
   };
   check_names("first edge", names.first_edge, first_edge.parameters);
   check_names("last edge", names.last_edge, last_edge.parameters);
+  if (experts.begin < 0 || experts.begin > experts.end || experts.end > layer.parameters) {
+    fail(concat("the parameters of its experts, ", experts.begin, " to ", experts.end, ", are not among a layer's ",
+                layer.parameters));
+  }
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }

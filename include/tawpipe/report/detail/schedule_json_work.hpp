@@ -37,7 +37,7 @@ inline Transformer read_model(JsonValue value) {
   if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
   value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
              "fused_attention", "fused_swiglu", "code", "early_stop", "edges_count_as_layers", "products", "narrow_gathers",
-             "utilization", "utilization_source");
+             "utilization", "utilization_source", "experts", "experts_per_token", "shared_width");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -49,6 +49,9 @@ inline Transformer read_model(JsonValue value) {
   if (value.has("head_dim")) size("head_dim", model.head_dim.emplace());
   size("intermediate", model.intermediate);
   size("vocab", model.vocab);
+  if (value.has("experts")) size("experts", model.experts);
+  if (value.has("experts_per_token")) size("experts_per_token", model.experts_per_token);
+  if (value.has("shared_width")) size("shared_width", model.shared_width);
   if (const auto tied = value.find("tied")) model.tied = tied->boolean();
   if (const auto gated = value.find("gated")) model.gated = gated->boolean();
   if (const auto counts = value.find("edges_count_as_layers")) model.edges_count_as_layers = counts->boolean();
@@ -91,7 +94,7 @@ inline ParameterNames read_names(JsonValue list) {
 inline LayerStack read_layer_stack(JsonValue value) {
   value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "blocks", "keys", "token_ids",
              "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "first_layers",
-             "first_layer", "kept_first_layer", "head");
+             "first_layer", "kept_first_layer", "head", "experts");
   LayerStack model;
   if (const auto text = value.find("name")) model.name = text->label();
   model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
@@ -103,6 +106,11 @@ inline LayerStack read_layer_stack(JsonValue value) {
   if (const auto number = value.find("token_ids")) model.token_ids = number->whole<std::int32_t>(0);
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
   if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
+  if (const auto range = value.find("experts")) {
+    range->of_size(2, "the first of a layer's parameters that is of experts, and the first after them");
+    const auto one = [&](std::size_t i) { return (*range)[i].whole<std::int64_t>(0, max_json_parameters); };
+    model.experts = {one(0), one(1)};
+  }
   if (const auto sizes = value.find("sizes")) {
     for (const auto& [key, size] : sizes->members()) model.sizes.emplace_back(key, size.whole<std::int64_t>(0));
   }
@@ -138,6 +146,7 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   if (stack.names == ParameterNames{}) stack.names = std::move(made.names);
   stack.edges_count_as_layers = made.edges_count_as_layers;
   stack.shard_copies = made.shard_copies;
+  stack.experts = made.experts;
   stack.gathered_bytes = made.gathered_bytes;
   stack.first_edge.kernels = std::move(made.first_edge.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);
@@ -229,6 +238,7 @@ inline void add_kernels(StageWork& stage, const Workload& workload) {
       continue;
     }
     stage.recomputed = recomputed;
+    stage.first_layers = made.first_layers;
     stage.kernels = std::move(made.kernels);
     return;
   }

@@ -195,6 +195,7 @@ class ScheduleJsonWriter {
     if (model.tied) add(R"(,"tied":true)");
     if (model.lookup_waits_in_layer) add(R"(,"lookup_waits_in_layer":true)");
     write_names(model.names);
+    if (model.experts.count() > 0) add(R"(,"experts":[{},{}])", model.experts.begin, model.experts.end);
     field("keys", model.keys);
     field("token_ids", model.token_ids);
     if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
