@@ -183,8 +183,7 @@ TEST_CASE("a problem that cannot be is refused before anything is computed") {
   wrong = problem();
   wrong.schedules = {{"1f1b"}};
   wrong.mesh.expert = 2;
-  CHECK_THROWS_WITH_AS(predict(wrong, shipped()), "an expert axis needs whole experts on each rank",
-                       InputError);
+  CHECK_THROWS_WITH_AS(predict(wrong, shipped()), "an expert axis needs whole experts on each rank", InputError);
   wrong = problem();
   wrong.noise.jitter = 2;
   CHECK_THROWS_AS(wrong.check(), InputError);
