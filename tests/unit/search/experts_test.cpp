@@ -11,7 +11,9 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/plan_requests.hpp"
+#include "tawpipe/search/bound.hpp"
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/layout_bound.hpp"
 #include "tawpipe/search/plan.hpp"
 #include "tawpipe/search/plan_space.hpp"
 #include "tawpipe/search/predict.hpp"
@@ -248,6 +250,61 @@ TEST_CASE("the best plan of a mixture is a layout that can run") {
   REQUIRE(!parts.plans.empty());
   for (const Plan& one : parts.plans) CHECK(one.layout.mesh.expert_parts() == 4);
   CHECK(found.plans.front().summary.makespan <= parts.plans.front().summary.makespan);
+}
+
+TEST_CASE("no layout of a mixture is faster than its bounds, or smaller, and the plan is the best of all") {
+  for (const bool shared : {false, true}) {
+    PlanRequest asked = support::request(support::with_memory(shared ? 1_GB : 3_MB));
+    asked.problem.model = mixture();
+    asked.problem.model->shared_width = shared ? 32 : 0;
+    asked.problem.sharding = shared ? StateSharding::none : StateSharding::optimizer;
+    asked.schedules = {{"1f1b"}, {"zb-h1"}, {"ddp"}};
+    const TrainingBound any = training_bound(asked.problem);
+    LayoutBounds bounds{asked};
+    Duration best = Duration::max();
+    int whole = 0;
+    for (const PlanLayout& layout : planned_layouts(asked)) {
+      for (const ScheduleChoice& choice : asked.schedules) {
+        if (layout.mesh.pipeline > 1 && choice.schedule == "ddp") continue;
+        CAPTURE(choice.schedule);
+        CAPTURE(layout.mesh.tensor);
+        CAPTURE(layout.mesh.expert);
+        CAPTURE(layout.mesh.whole_experts);
+        try {
+          const Problem one = problem_of(asked, layout, choice);
+          const Predictor predictor{one, shipped()};
+          const MinNeed need = predictor.least(choice);
+          const Summary summary = predictor.best().summary;
+          CHECK(need.time <= summary.makespan);
+          CHECK(need.memory <= summary.fullest());
+          CHECK((need.fits || !summary.fits()));
+          CHECK(bounds.min_time(layout) <= summary.makespan);
+          CHECK((bounds.can_hold(layout) || !summary.fits()));
+          CHECK(any.seconds <= to_seconds(summary.makespan));
+          if (summary.fits()) best = std::min(best, summary.makespan);
+          whole += layout.mesh.whole_experts ? 1 : 0;
+        } catch (const InputError&) {  // fewer microbatches than the schedule needs
+        }
+      }
+    }
+    CHECK(whole > 40);
+    const PlanResult found = plan(asked, shipped());
+    CHECK(found.proven_best);
+    REQUIRE(!found.plans.empty());
+    CHECK(to_seconds(found.plans.front().summary.makespan) <= to_seconds(best) * (1 + plan_tolerance));
+    CHECK(to_seconds(found.plans.front().summary.makespan) >= to_seconds(best) * (1 - 1e-12));
+  }
+}
+
+TEST_CASE("a plan with gradients or parameters shared out has only layouts without whole experts") {
+  PlanRequest asked = support::request(support::with_memory(1_GB));
+  asked.problem.model = mixture();
+  asked.schedules = {{"1f1b"}};
+  asked.problem.sharding = StateSharding::parameters;
+  const PlanResult found = plan(asked, shipped());
+  REQUIRE(!found.plans.empty());
+  CHECK(found.proven_best);
+  for (const Plan& one : found.plans) CHECK_FALSE(one.layout.mesh.whole_experts);
 }
 
 }  // namespace search_experts_test
