@@ -65,7 +65,7 @@ TEST_CASE("a model with experts, and Megatron-LM's defaults of it") {
   CHECK(plain.model->experts_per_token == 2);
   CHECK(plain.model->intermediate == 14336);
   CHECK(plain.model->shared_width == 0);
-  CHECK(plain.model->name == "decoder-32x4096-8-experts");
+  CHECK(plain.model->name == "mixtral-8x7b");
   CHECK(plain.notes.empty());
   CHECK(sizes(plain.mesh) == "t1 c1 e1 p1 d32");
   CHECK_FALSE(plain.mesh.whole_experts);
@@ -74,6 +74,7 @@ TEST_CASE("a model with experts, and Megatron-LM's defaults of it") {
           "--moe-grouped-gemm --moe-layer-freq '([1]*32)' --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-2 "
           "--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-permute-fusion --moe-z-loss-coeff 1e-3");
   CHECK(fine.notes.empty());
+  CHECK(fine.model->name == "decoder-32x4096-60-experts");
   CHECK(fine.model->experts == 60);
   CHECK(fine.model->experts_per_token == 4);
   CHECK(fine.model->intermediate == 1408);
