@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "support/two_ranks.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
 
 using namespace tawpipe;
 
