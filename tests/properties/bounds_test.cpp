@@ -59,8 +59,8 @@ Cluster draw_cluster(Random& random) {
 }
 
 void draw_experts(Random& random, Transformer& model) {
-  model.experts = one_of<int>(random, {4, 8});
-  model.experts_per_token = random.between(1, 3);
+  model.experts = one_of<int>(random, {4, 8, 12});
+  model.experts_per_token = random.between(1, 4);
   model.shared_width = one_of<int>(random, {0, 256});
   if (model.layers > 1 && random.between(0, 1) == 0) {
     model.dense_layers = 1;
