@@ -50,7 +50,7 @@ struct Drawn {
   }
 };
 
-Drawn draw(Random& random) {
+Drawn draw_mixture(Random& random) {
   Drawn drawn;
   drawn.mesh.whole_experts = true;
   drawn.mesh.tensor = one_of<int>(random, {1, 1, 2});
@@ -102,7 +102,7 @@ TEST_CASE("what composes of a mixture of experts is clean, and comes back from i
   int composed = 0;
   int sent = 0;
   for (int i = 0; i < wanted; ++i) {
-    Drawn drawn = draw(random);
+    Drawn drawn = draw_mixture(random);
     CAPTURE(i);
     CAPTURE(drawn.text());
     try {
