@@ -228,6 +228,8 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
                  "new weights are gathered after the update (--overlap-param-gather off)");
   reasons.add_if(job.offload.activations, "activations are offloaded by the program");
   reasons.add_if(job.has_experts(), "a mixture of experts is set in the program; it is written for Megatron-LM only");
+  reasons.add_if(job.model && job.model->is_latent(),
+                 "latent attention is set in the program; it is written for Megatron-LM only");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,

@@ -83,7 +83,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
                                          : "--num-virtual-stages-per-pipeline-rank",
               "needs --pipeline-model-parallel-size above 1");
   }
-  job.recompute = detail::megatron_recompute(read, job.recompute_layers, job.recompute_parts);
+  job.recompute = detail::megatron_recompute(read, detail::has_dense_first(job), job.recompute_layers, job.recompute_parts);
 
   const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
   if (fsdp && flags.sharding.starts_with("optim_grads")) {  // which turns overlap on by itself
@@ -154,6 +154,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (read.has("--max-position-embeddings") && flags.positions < flags.sequence)
     read.fail("--max-position-embeddings", concat(flags.positions, " is less than the ", flags.sequence, " of --seq-length"));
   detail::note_megatron_dropout(read);
+  detail::note_megatron_latent(read);
   detail::note_megatron_experts(read);
   if (flags.narrow_gathers && flags.fp8.empty()) read.fail("--fp8-param-gather", "needs --fp8-format");
   if (flags.narrow_gathers && !shards) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
@@ -240,6 +241,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(narrow && !job.shards() && !sharded,
                  "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
   reasons.add_if(narrow && fsdp2, "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
+  detail::need_for_megatron_latent(reasons, job);
   detail::need_for_megatron_experts(reasons, job);
   const auto is_count = [](double weight) { return weight == 0 || weight == 1; };
   detail::need_what_all_need(reasons, job, !cut.balanced && is_count(cut.embedding) && is_count(cut.head));
@@ -317,6 +319,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.grouped = model.kv_heads != model.heads;
   if (flags.grouped) flags.groups = model.kv_heads;
   flags.vocab = model.vocab;
+  detail::write_megatron_latent(model, flags);
   detail::write_megatron_experts(job, flags);
   flags.swiglu = model.gated;
   flags.unfused_swiglu = model.gated && !model.fused_swiglu;

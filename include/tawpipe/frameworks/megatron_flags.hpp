@@ -70,6 +70,13 @@ struct MegatronFlags {
   int head_size = 0;
   bool grouped = false;
   int groups = 1;
+  bool latent = false;
+  int query_rank = 0;       ///< 0: no short vector of queries
+  int key_value_rank = -1;  ///< -1, here and below: its default, which detail/megatron_latent.hpp has
+  int unturned = -1;        ///< of a query's or key's head, without the turned part
+  int turned = -1;
+  int value_size = -1;
+  bool query_norms = false;  ///< of latent attention: of its short vectors
   int vocab = 0;
   int padded_vocab = 0;
   int experts = 0;
@@ -182,6 +189,13 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--kv-channels", &F::head_size},
                  {"--group-query-attention", &F::grouped},
                  {"--num-query-groups", &F::groups},
+                 {"--multi-latent-attention", &F::latent},
+                 {"--q-lora-rank", &F::query_rank},
+                 {"--kv-lora-rank", &F::key_value_rank},
+                 {"--qk-head-dim", &F::unturned},
+                 {"--qk-pos-emb-head-dim", &F::turned},
+                 {"--v-head-dim", &F::value_size},
+                 {"--qk-layernorm", &F::query_norms},
                  {"--vocab-size", &F::vocab},
                  {"--padded-vocab-size", &F::padded_vocab},
                  {"--num-experts", &F::experts},

@@ -309,6 +309,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
                  "torchtitan recomputes every layer, every second one or what it chooses (--recompute full, selective)");
   reasons.add_if(job.has_experts(), "a mixture of experts is written for Megatron-LM only");
+  reasons.add_if(job.model && job.model->is_latent(), "latent attention is written for Megatron-LM only");
   reasons.add_if(job.graphs != CudaGraphs::none, "torchtitan captures no CUDA graphs in training (--cuda-graphs none)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();

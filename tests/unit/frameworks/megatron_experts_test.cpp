@@ -99,23 +99,60 @@ TEST_CASE("what of experts is not modelled is refused") {
   CHECK(refusal(mixture + "--moe-expert-capacity-factor -1").empty());
   CHECK(has(refusal(mixture + "--moe-token-dispatcher-type alltoal"), "did you mean 'alltoall'?"));
   CHECK(has(refusal(mixture + "--moe-extended-tp"), "it is --expert-tensor-parallel-size now"));
-  CHECK(has(refusal(mixture + "--multi-latent-attention"), "layers of other kinds"));
   CHECK(
       has(refusal(mixture + "--transformer-impl local"), "--num-experts: layers of experts are known with fused attention only"));
   CHECK(has(refusal(mixture + "--use-legacy-models --use-flash-attn"), "--use-legacy-models are not modelled"));
   CHECK(has(refusal(mixture + "--tensor-model-parallel-size 2"), "experts need --sequence-parallel"));
-  CHECK(
-      refusal(mixture + "--moe-layer-freq 2") ==
-      "run.sh, line 1: --moe-layer-freq: layers with and without experts in one model are not modelled; the whole value is 1, or "
-      "a list of ones, not '2'");
-  for (const char* all : {"1", "[1]*32", "([1]*3+[1]*1)*8", "[1,1, 1]", "[0]*0+[1]*32", " ([0] * 0+[1]*32)"}) {
+}
+
+TEST_CASE("first layers without experts") {
+  const auto with = [](const std::string& frequency) { return mixture + "--moe-layer-freq '" + frequency + "'"; };
+  for (const char* all : {"1", " 1", "[1]*32", "([1]*3+[1]*1)*8", "[0]*0+[1]*32", " ([0] * 0+[1]*32)", "4*(2*[1,1,1,1])"}) {
     CAPTURE(all);
-    CHECK(detail::has_experts_in_all_layers(all));
+    CHECK(job(with(all)).model->dense_layers == 0);
+    CHECK(job(with(all)).model->dense_width == 0);
   }
-  for (const char* some : {"", "0", "2", "[0]*1+[1]*31", "([1]*3+[0]*1)*8", "[1,0]", "[", "[]", "[1", "[1]+[0]*x", "one"}) {
-    CAPTURE(some);
-    CHECK_FALSE(detail::has_experts_in_all_layers(some));
+  for (const char* three : {"[0]*3+[1]*29", "([0,0,0]+[1]*29)", "[0]+[0]*2+[1]+([1]*4)*7"}) {
+    CAPTURE(three);
+    CHECK(job(with(three)).model->dense_layers == 3);
+    CHECK(job(with(three)).model->dense_width == 14336);
   }
+  for (const char* mixed : {"", "0", "2", "32", "[0]*32", "([1]*3+[0]*1)*8", "[1]*31+[0]", "[0]*30+[1]+[2]", "[", "[]", "[1",
+                            "one", "[1]+[0]*x", "[1]*32)", "[1]*[1]", "2*3", "[1]*4000000000", "[1]*4000+[1]*4000", "1,1"}) {
+    CAPTURE(mixed);
+    CHECK(has(refusal(with(mixed)), "--moe-layer-freq: "));
+  }
+  CHECK(has(refusal(with(std::string(100'000, '(') + "[1]")), "--moe-layer-freq: layers with and without experts"));
+  CHECK(refusal(with("2")) ==
+        "run.sh, line 1: --moe-layer-freq: layers with and without experts in one model are modelled where those without come "
+        "first; the whole value is 1, or a list of zeros and then ones such as ([0]*1+[1]*31), not '2'");
+  CHECK(refusal(with("[0]+[1]*30")) == "run.sh, line 1: --moe-layer-freq: the list has 31 layers, and the model has 32");
+
+  const FrameworkJob dense = job(with("[0]*3+[1]*29") + " --moe-ffn-hidden-size 2048");
+  CHECK(dense.model->intermediate == 2048);
+  CHECK(dense.model->dense_width == 14336);
+  CHECK(dense.notes.empty());
+  check_written(dense);
+  CHECK(has(megatron_text(dense, {}), "--moe-layer-freq '([0]*3+[1]*29)'\n"));
+  CHECK(has(megatron_text(dense, {}), "--ffn-hidden-size 14336\n"));
+  CHECK(has(megatron_text(dense, {}), "--moe-ffn-hidden-size 2048\n"));
+}
+
+TEST_CASE("recomputed modules of first layers without experts") {
+  const std::string selective = mixture + "--moe-layer-freq [0]*3+[1]*29 --recompute-granularity selective --recompute-modules ";
+  const FrameworkJob both = job(selective + "core_attn moe mlp");
+  CHECK(both.recompute_parts == RecomputeParts{.core_attn = true, .mlp = true});
+  CHECK(both.notes.empty());
+  check_written(both);
+  CHECK(has(megatron_text(both, {}), "--recompute-modules core_attn moe mlp\n"));
+  const FrameworkJob experts_only = job(selective + "moe");
+  CHECK(experts_only.recompute_parts == RecomputeParts{.mlp = true});
+  CHECK(has(join(experts_only.notes, "\n"), "--recompute-modules: simulated with mlp too, which the first layers have"));
+  const FrameworkJob others_only = job(selective + "core_attn mlp");
+  CHECK(others_only.recompute_parts == RecomputeParts{.core_attn = true});
+  CHECK(has(join(others_only.notes, "\n"), "simulated without mlp, which only the first layers have"));
+  const FrameworkJob old = job(mixture + "--moe-layer-freq [0]*3+[1]*29 --moe-layer-recompute");
+  CHECK(has(join(old.notes, "\n"), "--moe-layer-recompute: simulated with mlp too"));
 }
 
 TEST_CASE("what of experts takes other time is noted") {

@@ -7,33 +7,36 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/detail/layer_pattern.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
 
 namespace tawpipe::inline v0::detail {
 
-/// Whether --moe-layer-freq gives every layer experts: 1, or lists of ones such as "([1]*3+[1])*2".
-/// A list that is taken 0 times does not count.
-/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15), moe_freq_type.
-inline bool has_experts_in_all_layers(std::string_view text) {
-  const std::string_view whole = trimmed(text);
-  if (whole.find('[') == whole.npos) return to_number<int>(whole) == 1;
-  for (std::size_t open = whole.find('['); open != whole.npos; open = whole.find('[', open + 1)) {
-    const std::size_t close = whole.find(']', open);
-    if (close == whole.npos) return false;
-    std::string_view times = trimmed(whole.substr(close + 1));
-    if (times.starts_with('*')) {
-      times = trimmed(times.substr(1));
-      if (to_number<int>(times.substr(0, times.find_first_not_of("0123456789"))) == 0) continue;
-    }
-    for (const std::string_view layer : split(whole.substr(open + 1, close - open - 1), ',')) {
-      if (trimmed(layer) != "1") return false;
-    }
+/// The number of first layers without experts: --moe-layer-freq is 1, or a list of zeros and then ones.
+/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15), moe_freq_type;
+/// core/models/gpt/gpt_layer_specs.py, get_gpt_decoder_block_spec.
+inline int megatron_dense_layers(const ReadSettings<MegatronFlags>& read) {
+  constexpr std::string_view name = "--moe-layer-freq";
+  const MegatronFlags& flags = read.values;
+  const std::string_view text = trimmed(flags.expert_layers);
+  if (to_number<int>(text) == 1) return 0;
+  const std::vector<int> pattern = layer_pattern(text).value_or(std::vector<int>{});
+  const auto first = std::find(pattern.begin(), pattern.end(), 1);
+  const auto dense = first - pattern.begin();
+  if (first == pattern.end() || std::count(pattern.begin(), first, 0) != dense ||
+      std::count(first, pattern.end(), 1) != pattern.end() - first) {
+    read.fail(name, concat("layers with and without experts in one model are modelled where those without come first; the whole ",
+                           "value is 1, or a list of zeros and then ones such as ([0]*1+[1]*31), not ",
+                           quote(flags.expert_layers.substr(0, 60))));
   }
-  return true;
+  if (std::ssize(pattern) != flags.layers)
+    read.fail(name, concat("the list has ", pattern.size(), " layers, and the model has ", flags.layers));
+  return static_cast<int>(dense);
 }
 
 /// Gives the model its experts. @pre flags.experts > 0, and the model without them is valid
@@ -41,9 +44,6 @@ inline void read_megatron_experts(const ReadSettings<MegatronFlags>& read, Trans
   const MegatronFlags& flags = read.values;
   if (flags.legacy) read.fail("--num-experts", "experts of --use-legacy-models are not modelled");
   if (!flags.fused_attention()) read.fail("--num-experts", "layers of experts are known with fused attention only");
-  if (!has_experts_in_all_layers(flags.expert_layers))
-    read.fail("--moe-layer-freq", concat("layers with and without experts in one model are not modelled; the whole value is 1, ",
-                                         "or a list of ones, not ", quote(flags.expert_layers.substr(0, 60))));
   if (flags.experts_per_token < 1 || flags.experts_per_token > flags.experts)
     read.fail("--moe-router-topk",
               concat(flags.experts_per_token, " is not a number of experts from 1 to the ", flags.experts, " of --num-experts"));
@@ -54,6 +54,8 @@ inline void read_megatron_experts(const ReadSettings<MegatronFlags>& read, Trans
   model.experts = flags.experts;
   model.experts_per_token = flags.experts_per_token;
   model.shared_width = flags.shared_ffn;
+  model.dense_layers = megatron_dense_layers(read);
+  if (model.dense_layers > 0) model.dense_width = model.intermediate;
   if (flags.expert_ffn > 0) model.intermediate = flags.expert_ffn;
   model.name += concat("-", flags.experts, "-experts");
   try {
@@ -158,14 +160,21 @@ inline void need_for_megatron_experts(Reasons& reasons, const FrameworkJob& job)
                  "layers of experts whose tokens are not dropped are not captured in CUDA graphs (--cuda-graphs none)");
 }
 
+/// Whether the first layers have no experts, and others have.
+inline bool has_dense_first(const FrameworkJob& job) { return job.model && job.model->dense_layers > 0; }
+
 /// The modules of --recompute-modules for the parts that the job runs again: of layers of experts
-/// the MLP is moe, and its function moe_act.
+/// the MLP is moe, and its function moe_act; of layers without experts before them it is mlp.
 inline std::string megatron_modules(const FrameworkJob& job) {
   std::string modules;
   const std::string parts = name(job.recompute_parts);
   for (const std::string_view part : split(parts, ',')) {
     if (part.empty()) continue;
-    const std::string_view module = !job.has_experts() ? part : part == "mlp" ? "moe" : part == "activation" ? "moe_act" : part;
+    const std::string_view module = !job.has_experts()     ? part
+                                    : part == "activation" ? "moe_act"
+                                    : part != "mlp"        ? part
+                                    : has_dense_first(job) ? "moe mlp"
+                                                           : "moe";
     modules += concat(modules.empty() ? "" : " ", module);
   }
   return modules;
@@ -179,6 +188,10 @@ inline void write_megatron_experts(const FrameworkJob& job, MegatronFlags& flags
   flags.experts_per_token = model.experts_per_token;
   flags.expert_ffn = model.intermediate;
   flags.shared_ffn = model.shared_width;
+  if (model.dense_layers > 0) {
+    flags.ffn = model.dense_width;
+    flags.expert_layers = concat("([0]*", model.dense_layers, "+[1]*", model.layers - model.dense_layers, ")");
+  }
   flags.grouped_experts = true;
   flags.expert_parallel = megatron_expert_parallel(job);
   if (flags.expert_parallel == 1) return;

@@ -14,6 +14,7 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/detail/megatron_experts.hpp"
+#include "tawpipe/frameworks/detail/megatron_latent.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
 
@@ -55,7 +56,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                     .layers = flags.layers,
                     .hidden = flags.hidden,
                     .heads = flags.heads,
-                    .kv_heads = flags.grouped ? flags.groups : flags.heads,
+                    .kv_heads = flags.grouped && !flags.latent ? flags.groups : flags.heads,
                     .intermediate = flags.ffn > 0 ? flags.ffn : ffn,
                     .vocab = vocab,
                     .tied = !flags.untied,
@@ -66,7 +67,12 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                     .fused_attention = flags.fused_attention(),
                     .fused_swiglu = flags.swiglu && !flags.unfused_swiglu,
                     .code = flags.code()};
-  if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) model.head_dim = flags.head_size;
+  if (flags.latent) {
+    const MegatronLatent sizes = megatron_latent(read);
+    model.head_dim = sizes.unturned + sizes.turned;
+  } else if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) {
+    model.head_dim = flags.head_size;
+  }
   model.products = !flags.fp4.empty()                ? ProductFormat::nvfp4
                    : flags.fp8.empty()               ? (model.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16)
                    : flags.fp8_recipe == "mxfp8"     ? ProductFormat::mxfp8
@@ -81,6 +87,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   } catch (const InputError& error) {
     read.fail("--num-layers", error.what());
   }
+  if (flags.latent) read_megatron_latent(read, model);
   if (flags.experts > 0) read_megatron_experts(read, model);
   for (const models::ModelPreset& preset : models::all()) {
     if (same_sizes(preset.make(), model)) model.name = preset.name;
@@ -223,9 +230,10 @@ inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, 
 }
 
 /// Adds a module of --recompute-modules to the parts. Of layers of experts moe is all of the MLP, and
-/// moe_act its function, which dense layers cannot have alone.
+/// moe_act its function, which dense layers cannot have alone; mlp is of first layers without experts.
 /// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_layer.py, moe/experts.py.
-inline void add_megatron_module(ReadSettings<MegatronFlags>& read, std::string_view module, RecomputeParts& parts) {
+inline void add_megatron_module(ReadSettings<MegatronFlags>& read, std::string_view module, bool dense_first,
+                                RecomputeParts& parts) {
   const bool experts = read.values.experts > 0;
   if (module == "core_attn") {
     parts.core_attn = true;
@@ -233,8 +241,12 @@ inline void add_megatron_module(ReadSettings<MegatronFlags>& read, std::string_v
     parts.layernorm = true;
   } else if (module == (experts ? "moe" : "mlp")) {
     parts.mlp = true;
+  } else if (module == "mlp" && dense_first) {
+    return;  // note_megatron_dense_first()
   } else if (module == "moe_act" && experts) {
     parts.activation = true;
+  } else if (module == "mla_up_proj" && read.values.latent) {
+    read.note("--recompute-modules", "simulated without mla_up_proj, whose results are kept");
   } else if (module == "shared_experts" && experts) {
     read.note("--recompute-modules", "simulated without shared_experts, which moe has with all others");
   } else {
@@ -243,11 +255,22 @@ inline void add_megatron_module(ReadSettings<MegatronFlags>& read, std::string_v
   }
 }
 
+/// Notes where MLPs are recomputed in layers with experts and not in those without, or the reverse.
+inline void note_megatron_dense_first(ReadSettings<MegatronFlags>& read, bool experts) {
+  const bool others = among("mlp", read.values.recompute_modules);
+  if (experts == others) return;
+  read.note(read.values.recompute_experts ? "--moe-layer-recompute" : "--recompute-modules",
+            experts ? "simulated with mlp too, which the first layers have in place of moe"
+                    : "simulated without mlp, which only the first layers have");
+}
+
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
 /// that --recompute-modules names, or of attention without that flag.
 /// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py (core 0.15),
 /// TransformerConfig.__post_init__: recompute_modules = ["core_attn"].
-inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {
+/// @param dense_first  whether the first layers have no experts, and others have
+inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, bool dense_first, int& only,
+                                                   RecomputeParts& parts) {
   const MegatronFlags& flags = read.values;
   const bool experts = flags.recompute_experts && flags.experts > 0;
   if (experts && flags.granularity == "full" && !flags.recompute_activations)
@@ -260,8 +283,9 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
     parts.core_attn = selective && flags.recompute_modules.empty();
     parts.mlp = experts;
     for (const std::string_view module : split(flags.recompute_modules, ' ')) {
-      if (!module.empty()) add_megatron_module(read, module, parts);
+      if (!module.empty()) add_megatron_module(read, module, dense_first, parts);
     }
+    if (dense_first) note_megatron_dense_first(read, parts.mlp);
     return parts.any() ? Recompute::selective : Recompute::none;
   }
   if (flags.granularity.empty()) return Recompute::none;

@@ -16,7 +16,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
   constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism overlapped products";
   return {
-      {"--multi-latent-attention", "", layers},
       {"--is-hybrid-model", "", layers},
       {"--hybrid-override-pattern", "", layers},
       {"--mtp-num-layers", "0", layers},
@@ -74,9 +73,8 @@ inline constexpr std::string_view megatron_skipped =
     "--no-rope-freq --mrope-section --relative-attention-num-buckets --relative-attention-max-distance "
     "--make-vocab-size-divisible-by --norm-epsilon --activation-func-clamp-value --glu-linear-offset --onnx-safe "
     "--softmax-type --window-attn-skip-freq --mtp-loss-scaling-factor --spec --hybrid-attention-ratio "
-    "--hybrid-mlp-ratio --mamba-state-dim --mamba-head-dim --mamba-num-groups --mamba-num-heads --q-lora-rank "
-    "--kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim --rotary-scaling-factor --mscale "
-    "--mscale-all-dim --moe-* --init-method-std --embedding-init-method-std "
+    "--hybrid-mlp-ratio --mamba-state-dim --mamba-head-dim --mamba-num-groups --mamba-num-heads "
+    "--rotary-scaling-factor --mscale --mscale-all-dim --moe-* --init-method-std --embedding-init-method-std "
     // optimizer and learning rate
     "--weight-decay --start-weight-decay --end-weight-decay --weight-decay-incr-style --clip-grad --adam-beta1 "
     "--adam-beta2 --adam-eps --sgd-momentum --muon-* --lr --lr-decay-style --lr-wsd-decay-style --lr-decay-iters "
@@ -129,7 +127,7 @@ inline constexpr std::string_view megatron_skipped_switches =
     // the model's details
     "--rotary-interleaved --use-rotary-position-embeddings --use-rope-scaling --no-position-embedding "
     "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu "
-    "--bert-no-binary-head --add-qkv-bias --qk-layernorm --qk-l2-norm --disable-mamba-mem-eff-path "
+    "--bert-no-binary-head --add-qkv-bias --qk-l2-norm --disable-mamba-mem-eff-path "
     "--cache-mla-latents --overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap "
     "--moe-use-legacy-grouped-gemm --moe-extended-tp --moe-use-upcycling "
     "--moe-router-fusion --moe-router-pre-softmax --moe-router-enable-expert-bias --moe-router-force-load-balancing "
