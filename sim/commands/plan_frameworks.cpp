@@ -50,6 +50,26 @@ Transformer with_numbers_of(Transformer model, const Transformer& other) {
   return model;
 }
 
+/// What sets a model apart from others, in words.
+std::string sizes_text(const Transformer& model) {
+  std::string text = concat(model.layers, " layers of hidden size ", model.hidden, ", ", model.heads, " heads");
+  if (model.is_latent()) {
+    text += concat(" of ", model.head_size(), " numbers (", model.rope_width, " turned) and values of ", model.value_size,
+                   ", latent attention of rank ", model.key_value_rank);
+    if (model.query_rank > 0) text += concat(" (", model.query_rank, " of queries)");
+  } else {
+    text += concat(" (", model.kv_heads, " of keys and values)");
+  }
+  text += concat(", intermediate size ", model.intermediate);
+  if (model.is_routed()) text += concat(", ", model.experts, " experts, ", model.experts_per_token, " a token");
+  if (model.shared_width > 0) text += concat(", a shared one of ", model.shared_width);
+  if (model.dense_layers > 0) {
+    text += concat(", before them ", model.dense_layers, model.dense_layers == 1 ? " layer" : " layers", " with one MLP of ",
+                   model.dense_width);
+  }
+  return text + concat(", vocabulary ", model.vocab, model.tied ? ", tied" : ", untied");
+}
+
 /// The model of the flags and of the file: from one, or the same in both.
 void take_model(PlanFlags& flags, const FrameworkJob& job) {
   Request& base = flags.base;
@@ -79,11 +99,8 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     return;
   }
   if (!detail::same_sizes(model, *job.model)) {
-    const Transformer& said = *job.model;
-    throw InputError(one_line(concat("--model ", model.name, " is not the model of ", flags.today, ": ", said.layers,
-                                     " layers of hidden size ", said.hidden, ", ", said.heads, " heads (", said.kv_heads,
-                                     " of keys and values), intermediate size ", said.intermediate, ", vocabulary ", said.vocab,
-                                     said.tied ? ", tied" : ", untied", "; leave out --model")));
+    throw InputError(one_line(concat("--model ", model.name, " is not the model of ", flags.today, ": ", sizes_text(*job.model),
+                                     "; leave out --model")));
   }
   base.model_value = with_numbers_of(model, *job.model);
 }

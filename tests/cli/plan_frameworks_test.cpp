@@ -196,6 +196,12 @@ TEST_CASE("settings that contradict the flags, or say too little, are refused wi
   support::check_refused(run(base + " --global-batch 32"), {"--global-batch 32", "16"});
   support::check_refused(run(base + " --model llama-3-8b"),
                          {"--model llama-3-8b is not the model of", "8 layers of hidden size 512"});
+  std::string more = script;
+  more.insert(more.find("--micro-batch-size"),
+              "--multi-latent-attention --kv-lora-rank 64 --num-experts 8 --moe-layer-freq '[0]*2+[1]*6' --sequence-parallel ");
+  const std::string mixture = folder.write("mixture.sh", more);
+  support::check_refused(run("plan --cluster 2x4 --model deepseek-v2-lite --today " + mixture),
+                         {"latent attention of rank 64", "8 experts, 2 a token, before them 2 layers with one MLP of 1408"});
   support::check_refused(run("plan --today " + file), {"--cluster is missing"});
   support::check_refused(run("plan --cluster 1x3 --today " + file), {"line 11: --tensor-model-parallel-size", "3 devices"});
   support::check_refused(run(base + " --devices 4..8"), {"leave out --devices"});
