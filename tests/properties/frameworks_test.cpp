@@ -69,6 +69,16 @@ Transformer draw_model(support::Random& random) {
   return model;
 }
 
+/// Attention by short vectors, with sizes that are Megatron-LM's defaults or others.
+void make_latent(support::Random& random, Transformer& model) {
+  model.kv_heads = model.heads;
+  model.query_rank = random.between(0, 2) * 768;
+  model.key_value_rank = 32 << random.between(0, 4);
+  model.rope_width = 32 << random.between(0, 1);
+  model.head_dim = model.rope_width + 64 * random.between(1, 2);
+  model.value_size = 64 * random.between(1, 2);
+}
+
 PlanRequest draw_request(support::Random& random, Framework framework) {
   const int nodes = 1 << random.between(0, 3);
   PlanRequest request{.problem = {.cluster = support::cluster(8 * nodes, nodes), .model = draw_model(random)}};
@@ -79,7 +89,11 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
     problem.model->experts_per_token = random.between(1, 4);
     problem.model->intermediate = 1024;
     problem.model->shared_width = random.between(0, 1) * 2048;
+    problem.model->dense_layers = random.between(0, 1) * random.between(1, 3);
+    if (problem.model->dense_layers > 0) problem.model->dense_width = 4096;
   }
+  if (framework == Framework::megatron && problem.model->fused_attention && random.between(0, 3) == 0)
+    make_latent(random, *problem.model);
   problem.sequence = 2048 * (1 << random.between(0, 3));
   problem.global_batch = 32 * random.between(1, 8);
   if (random.between(0, 1) == 0) problem = with_best_switches(framework, problem);
@@ -144,6 +158,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
     int written = 0;
     int mixtures = 0;
     int shared_out = 0;
+    int dense_first = 0;
+    int latent = 0;
     std::vector<std::string> seen;
     for (int draw = 0; draw < support::draws(60); ++draw) {
       const PlanRequest request = draw_request(random, framework);
@@ -173,6 +189,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
           CHECK(detail::same_sizes(*back.model, *job.model));
           mixtures += job.has_experts() ? 1 : 0;
           shared_out += job.mesh.expert > 1 ? 1 : 0;
+          dense_first += job.model->dense_layers > 0 ? 1 : 0;
+          latent += job.model->is_latent() ? 1 : 0;
           CHECK(back.model->dtype == job.model->dtype);
           CHECK(back.model->products == job.model->products);
           CHECK(back.model->loss_in_float32 == job.model->loss_in_float32);
@@ -191,6 +209,8 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
     if (framework == Framework::megatron) {
       CHECK(mixtures > 50);
       CHECK(shared_out > 10);
+      CHECK(dense_first > 10);
+      CHECK(latent > 50);
     }
     CHECK(seen.size() >= (framework == Framework::torchtitan ? 7u : 3u));
   }
