@@ -241,23 +241,20 @@ std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
   return concat("no schedule is known as ", quote(row.schedule));
 }
 
-/// The parts of a layer that "modules mlp+layernorm" names. @throws InputError  for others
-RecomputeParts parts_of(std::string recompute) {
+/// The parts of a layer that "modules mlp+layernorm" names. Of a mixture, Megatron-LM's moe and moe_act
+/// are those of its experts; its mlp (of layers without experts), shared_experts and mla_up_proj are
+/// taken as kept. @throws InputError  for others
+RecomputeParts parts_of(const std::string& recompute, bool experts) {
   constexpr std::string_view start = "modules ";
   const std::size_t at = recompute.find(start);
-  if (at == std::string::npos || recompute.size() == at + start.size()) return {};
-  std::replace(recompute.begin(), recompute.end(), '+', ',');
-  std::string names = recompute.substr(at + start.size());
-  for (const auto& [module, part] : {std::pair{"moe_act", "activation"}, std::pair{"moe", "mlp"}}) {  // of experts
-    if (const std::size_t found = names.find(module); found != std::string::npos)
-      names.replace(found, std::string_view{module}.size(), part);
+  if (at == std::string::npos) return {};
+  std::vector<std::string> parts;
+  for (const std::string_view module : split(std::string_view{recompute}.substr(at + start.size()), '+')) {
+    const bool kept = module == "mlp" || module == "shared_experts" || module == "mla_up_proj";
+    if (module.empty() || (experts && kept)) continue;
+    parts.emplace_back(!experts ? module : module == "moe" ? "mlp" : module == "moe_act" ? "activation" : module);
   }
-  constexpr std::string_view up = "mla_up_proj";  // of latent attention: taken as kept
-  if (const std::size_t found = names.find(up); found != std::string::npos) {
-    names.erase(found, std::min(names.size() - found, up.size() + 1));
-    if (names.empty()) return {};
-  }
-  return parse_recompute_parts(names);
+  return parts.empty() ? RecomputeParts{} : parse_recompute_parts(join(parts, ","));
 }
 
 }  // namespace
@@ -296,9 +293,9 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
   const std::string recompute = lower_case(row.recompute);
   RecomputeParts parts;
   try {
-    parts = parts_of(recompute);
+    parts = parts_of(recompute, row.experts > 0);
   } catch (const InputError&) {
-    return concat("recomputation of modules that a dense layer lacks: ", row.recompute);
+    return concat("recomputation of modules that are not known: ", row.recompute);
   }
   const std::int64_t size = std::max<std::int64_t>(1, row.micro_batch);
   if (row.global_batch % (row.dp() * size) != 0) {

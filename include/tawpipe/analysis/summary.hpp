@@ -44,8 +44,8 @@ struct Summary {
   std::int64_t microbatches = 0;
   /// sequences, of each rank that has its own (of an expert axis); 0 without a model
   std::int64_t microbatch_size = 0;
-  std::int64_t sequence = 0;         ///< tokens; 0 without a model
-  std::int64_t global_batch = 0;     ///< sequences; 0 without a model
+  std::int64_t sequence = 0;      ///< tokens; 0 without a model
+  std::int64_t global_batch = 0;  ///< sequences; 0 without a model
   /// as flags say it: "none", "full", "full:4" for the first 4 layers of each stage
   std::string recompute;
 
