@@ -33,7 +33,7 @@ struct LayerBucket {
 /// @return fewer than two: nothing to cut
 inline std::vector<LayerBucket> buckets_of(const ParameterBlocks& blocks, const StageWork& stage, std::int64_t least) {
   std::vector<LayerBucket> buckets;
-  const std::int64_t layer = blocks.layers(0, 1).count();
+  const std::int64_t layer = blocks.layers(std::max(0, stage.first_layer + stage.layers - 1), 1).count();
   const auto add_edge = [](LayerBucket& bucket, const ParameterRange& edge) {
     append(bucket.ranges, edge);
     bucket.edge_parameters += edge.count();
