@@ -142,8 +142,12 @@ struct Transformer {
   }
   /// Numbers of both short vectors of latent attention, and of the keys' turned part.
   std::int64_t latent_width() const { return std::int64_t{query_rank} + key_value_rank + rope_width; }
-  /// Numbers of a token that tensor-parallel ranks gather before attention: H, or the short vectors.
-  std::int64_t attention_gathered() const { return is_latent() && query_rank > 0 ? latent_width() : hidden; }
+  /// Numbers of a token that tensor-parallel ranks gather before attention: H; latent: the short
+  /// vectors, and H where queries are products of it.
+  std::int64_t attention_gathered() const { return is_latent() ? latent_width() + (query_rank > 0 ? 0 : hidden) : hidden; }
+  /// Parameters of the matrices that make the short vectors of latent attention, which
+  /// tensor-parallel ranks do not split: each has all of them, and its own tokens.
+  std::int64_t latent_down_parameters() const { return is_latent() ? hidden * latent_width() : 0; }
 
   /// Whether that many ranks can have whole query, key and value heads each, as many as the others.
   bool divides_heads(int ranks) const { return heads % ranks == 0 && kv_heads % ranks == 0; }
@@ -157,7 +161,7 @@ struct Transformer {
   /// queries keeps its key and value head whole, ranks beyond the number of groups hold copies.
   std::int64_t key_width_of_rank(int ranks) const {
     const std::int64_t width = (is_torchtitan() ? query_width() : key_width()) / ranks;
-    return width > head_size() ? width : head_size();
+    return std::max(width, key_width() / kv_heads);
   }
 
   /// Tensor-parallel ranks gather a product's input, and its result's gradient, after the cast.
@@ -220,8 +224,8 @@ struct Transformer {
   std::int64_t attention_parameters() const {
     if (!is_latent()) return std::int64_t{hidden} * (2 * query_width() + 2 * key_width());
     const std::int64_t up = query_width() - std::int64_t{heads} * rope_width + value_width();  // of keys without the turned part
-    return (query_rank > 0 ? query_rank * (hidden + query_width()) : hidden * query_width()) +
-           std::int64_t{hidden} * (key_value_rank + rope_width) + key_value_rank * up + hidden * value_width();
+    return latent_down_parameters() + (query_rank > 0 ? query_rank : hidden) * query_width() + key_value_rank * up +
+           hidden * value_width();
   }
   /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
   /// 3H(EI + J) + HE.
@@ -365,6 +369,8 @@ TAWPIPE_INLINE void Transformer::check_latent() const {
   if (rope_width < 0 || rope_width > head_size())
     fail(concat("a turned part of ", rope_width, " is impossible; a head has ", head_size()));
   if (kv_heads != heads) fail("latent attention has as many key-value heads as heads");
+  if ((head_size() + value_size) % 2 != 0)
+    fail(concat("heads of ", head_size(), " and values of ", value_size, " have no whole mean; choose both even or both odd"));
   if (value_width() > max_hidden)
     fail(concat(heads, " values of ", value_size, " are too wide together; the most is ", max_hidden));
   if ((code != LayerCode::megatron && code != LayerCode::megatron_unfused) || !fused_attention)

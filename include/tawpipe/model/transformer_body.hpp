@@ -188,7 +188,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
                                                            (model.layer_matrix_parameters() - model.dense_matrix_parameters())
                                                      : 0;
   work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
-  if (sharing.whole_experts && work.layers > 0) {  // what is sent to experts, beside what they keep
+  if (sharing.whole_experts && work.layers > work.first_layers) {  // what is sent to experts, beside what they keep
     const Bytes sent{part(batch.tokens() * model.routed_copies() * element, both)};
     work.forward_workspace += sent;
     work.backward_workspace += sent;

@@ -31,6 +31,7 @@ struct TrafficBytes {
 ///   residual   2 x (read 2, write 1)                6H     2 sums of gradients                             6H
 ///   branches   -                                           2 sums into normed (q, k, v), 1 (gate, up)      9H
 ///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
+///   latent     norms of both short vectors  2 x latent     the same                                2 x latent
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
 ///   experts    copy tokens, add results up   2(k + 1)H     the same                                 2(k + 1)H
@@ -291,7 +292,8 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   stack.names.first_edge = {{"embedding", model.embedding_parameters()}};
   stack.names.last_edge = {{"final_norm", model.hidden}};
   if (!model.tied) stack.names.last_edge.push_back({"output", model.embedding_parameters()});
-  stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
+  stack.lookup_waits_in_layer =
+      layer_fits_lookup_gradient(model.dense_layers > 0 ? model.of_dense_layers() : model, batch, recompute);
   stack.edges_count_as_layers = model.edges_count_as_layers;
   stack.shard_copies = model.is_torchtitan()               ? ShardCopies::each_parameter
                        : model.code == LayerCode::composer ? ShardCopies::flat_parameter

@@ -21,7 +21,11 @@ struct BodySizes {
     key_ = static_cast<double>(model.key_width_of_rank(sharing.tensor));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * static_cast<double>(model.value_width()) / sharing.tensor;
-    if (model.is_latent()) qkv_ = 2 * tokens_ * static_cast<double>(model.attention_parameters()) / sharing.tensor - out_;
+    if (model.is_latent()) {
+      const auto down = static_cast<double>(model.latent_down_parameters());
+      qkv_ = 2 * tokens_ * (static_cast<double>(model.attention_parameters()) - down) / sharing.tensor - out_;
+      qkv_ += 2 * tokens_ * down * sharing.token_ranks() / sharing.token_parts();
+    }
     attention_in_ = static_cast<double>(model.attention_gathered());
     is_routed_ = model.is_routed();
     const auto width = static_cast<double>(model.token_width());
