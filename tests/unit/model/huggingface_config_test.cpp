@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/model/models.hpp"
 
 using tawpipe::Dtype;
 using tawpipe::InputError;
@@ -179,19 +180,83 @@ TEST_CASE("mixtures of experts in every layer are read") {
   CHECK(qwen2.shared_width == 96);
 }
 
+TEST_CASE("latent attention and first layers without experts are read") {
+  const auto deepseek = parse(read(data + "deepseek_v3.json"));
+  const auto preset = tawpipe::models::named("deepseek-v3");
+  CHECK(deepseek.parameters() == preset.parameters());
+  CHECK(deepseek.active_parameters() == preset.active_parameters());
+  CHECK(deepseek.intermediate == 2048);
+  CHECK(deepseek.dense_layers == 3);
+  CHECK(deepseek.dense_width == 18432);
+  CHECK(deepseek.query_rank == 1536);
+  CHECK(deepseek.head_size() == 192);
+
+  const std::string of_v2 = R"(, "first_k_dense_replace": 1, "n_routed_experts": 8, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 10)";
+  for (const char* type : {"deepseek_v2", "deepseek_v3", "kimi_k2"}) {
+    const auto model = parse(minimal(tawpipe::concat(of_v2, R"(, "q_lora_rank": null, "head_dim": 4, "n_shared_experts": 2)",
+                                                     R"(, "model_type": ")", type, '"')));
+    CHECK(model.query_rank == 0);
+    CHECK(model.key_value_rank == 16);
+    CHECK(model.rope_width == 4);
+    CHECK(model.head_size() == 12);
+    CHECK(model.value_size == 10);
+    CHECK(model.shared_width == 48);
+    CHECK(model.dense_layers == 1);
+    CHECK(model.dense_width == 176);
+    CHECK(model.intermediate == 24);
+  }
+  CHECK(parse(minimal(of_v2 + R"(, "model_type": "deepseek_v2")")).shared_width == 0);
+  CHECK(parse(minimal(of_v2 + R"(, "model_type": "deepseek_v2", "q_lora_rank": 20)")).query_rank == 20);
+
+  const auto glm = parse(minimal(
+      R"(, "model_type": "glm4_moe", "num_key_value_heads": 2, "head_dim": 32, "first_k_dense_replace": 0, "n_routed_experts": 8,
+      "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 24)"));
+  CHECK_FALSE(glm.is_latent());
+  CHECK(glm.head_size() == 32);
+  CHECK(glm.kv_heads == 2);
+  CHECK(glm.shared_width == 24);
+  CHECK(glm.dense_layers == 0);
+  CHECK(glm.dense_width == 0);
+}
+
+TEST_CASE("latent attention and first layers that cannot be are refused") {
+  const auto with = [](std::string_view from, std::string_view to) {
+    std::string text = read(data + "deepseek_v3.json");
+    const auto at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+  };
+  const auto refused = [](const std::string& text, const char* why) { CHECK_THROWS_WITH_AS(parse(text), why, InputError); };
+  refused(with(R"("moe_layer_freq": 1)", R"("moe_layer_freq": 2)"),
+          "config 'c': moe_layer_freq: layers with and without experts that take turns are not modelled; it must be 1, for "
+          "experts in every layer");
+  refused(with(R"("first_k_dense_replace")", R"("x")"), "config 'c': 'first_k_dense_replace' is missing");
+  refused(with(R"("first_k_dense_replace": 3)", R"("first_k_dense_replace": 61)"),
+          "config 'c': cannot be used: model 'm': 61 first layers without experts are impossible; give 0 to 60");
+  refused(with(R"("kv_lora_rank")", R"("x")"), "config 'c': 'kv_lora_rank' is missing");
+  refused(with(R"("qk_rope_head_dim": 64)", R"("qk_rope_head_dim": -64)"),
+          "config 'c': qk_rope_head_dim: expected a whole number from 0 to 131072, not -64");
+  refused(with(R"("num_key_value_heads": 128)", R"("num_key_value_heads": 64)"),
+          "config 'c': cannot be used: model 'm': latent attention has as many key-value heads as heads");
+  refused(with(R"("n_shared_experts": 1)", R"("n_shared_experts": 4096)"),
+          "config 'c': n_shared_experts: shared experts of width 2048 are too wide together; the most is 4194304");
+  refused(with(R"("intermediate_size": 18432)", R"("intermediate_size": 0)"),
+          "config 'c': cannot be used: model 'm': the width of the first layers' MLP must be 1 to 524288, not 0");
+}
+
 TEST_CASE("experts that are not in every layer, or not said, are refused") {
   const std::string qwen3 =
       R"(, "model_type": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24)";
   CHECK_THROWS_WITH_AS(
       parse(minimal(qwen3 + R"(, "decoder_sparse_step": 2)")),
-      "config 'c': decoder_sparse_step: layers with and without experts are not modelled together; it must be 1, "
+      "config 'c': decoder_sparse_step: layers with and without experts that take turns are not modelled; it must be 1, "
       "for experts in every layer",
       InputError);
-  CHECK_THROWS_WITH_AS(
-      parse(minimal(qwen3 + R"(, "mlp_only_layers": [0])")),
-      "config 'c': mlp_only_layers: layers with and without experts are not modelled together; it must be empty, "
-      "for experts in every layer",
-      InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(qwen3 + R"(, "mlp_only_layers": [0])")),
+                       "config 'c': mlp_only_layers: single layers without experts are not modelled; it must be empty, "
+                       "for experts in every layer",
+                       InputError);
   CHECK_THROWS_AS(parse(minimal(qwen3 + R"(, "mlp_only_layers": 0)")), InputError);
   CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "mixtral", "num_experts_per_tok": 2)")),
                        "config 'c': 'num_local_experts' is missing", InputError);
@@ -208,8 +273,13 @@ TEST_CASE("experts that are not in every layer, or not said, are refused") {
 
 TEST_CASE("other mixtures of experts and other kinds of models are refused") {
   CHECK_THROWS_WITH_AS(parse(read(data + "some_layers_with_experts.json")),
-                       "config 'c': n_routed_experts: describes a mixture of experts, which is modelled where model_type is "
-                       "mixtral, qwen2_moe, qwen3_moe or olmoe; give one of these or a dense decoder",
+                       "config 'c': interleave_moe_layer_step: layers with and without experts that take turns are not "
+                       "modelled; it must be 1, for experts in every layer",
+                       InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "llama4_text", "num_local_experts": 16)")),
+                       "config 'c': num_local_experts: describes a mixture of experts, which is modelled where model_type is "
+                       "mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v2, deepseek_v3, kimi_k2 or glm4_moe; give one of "
+                       "these or a dense decoder",
                        InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "n_routed_experts": 64)")), InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "model_type": "llama", "num_local_experts": 8)")), InputError);
@@ -217,11 +287,13 @@ TEST_CASE("other mixtures of experts and other kinds of models are refused") {
   CHECK_NOTHROW(parse(minimal(R"(, "num_local_experts": 0)")));  // some dense configs say so
   CHECK_THROWS_WITH_AS(
       parse(read(data + "gpt2.json")),
-      "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe",
+      "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
+      "olmoe, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe",
       InputError);
   CHECK_THROWS_WITH_AS(
       parse(minimal(R"(, "model_type": "a\nb")")),
-      "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe",
+      "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
+      "olmoe, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe",
       InputError);
 }
 
@@ -252,7 +324,7 @@ TEST_CASE("a config cut off anywhere gives only an input error") {
 }
 
 TEST_CASE("a config with any byte replaced, lost or doubled gives a model or an input error") {
-  for (const char* file : {"mistral_nemo.json", "mixture_of_experts.json"}) {
+  for (const char* file : {"mistral_nemo.json", "mixture_of_experts.json", "deepseek_v3.json"}) {
     const auto text = read(data + file);
     for (std::size_t at = 0; at < text.size(); ++at) {
       for (const char byte : {'\0', '\n', '"', '0', '9', '-', '.', 'e', ',', ':', '{', '}', '[', '\\', '\x7f', '\xff'}) {
