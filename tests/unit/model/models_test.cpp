@@ -45,6 +45,14 @@ TEST_CASE("published models have their published numbers of parameters") {
   CHECK(models::named("qwen3-30b-a3b").parameters() + 48 * 2 * 128 == 30'532'122'624);
   CHECK(models::named("qwen3-235b-a22b").parameters() + 94 * 2 * 128 == 235'093'634'560);
   CHECK(models::named("olmoe-1b-7b").parameters() + 16 * 2 * 2048 == 6'919'161'856);
+  // Of a DeepSeek-V3 and a Kimi K2 a bias of each expert's choice is left out; of gpt-oss biases of
+  // Q + 2K, H, the router and experts' matrices, and a sink a head.
+  CHECK(models::named("deepseek-v2-lite").parameters() == 15'706'484'224);
+  CHECK(models::named("deepseek-v2").parameters() == 235'741'434'880);
+  CHECK(models::named("deepseek-v3").parameters() + 58 * 256 == 671'026'419'200);
+  CHECK(models::named("kimi-k2").parameters() + 60 * 384 == 1'026'408'232'448);
+  CHECK(models::named("gpt-oss-120b").parameters() + 36 * (4096 + 2 * 512 + 2880 + 128 + 128 * (2 * 2880 + 2880) + 64) ==
+        116'829'156'672);
 }
 
 TEST_CASE("models with experts have the published sizes, all and active, in billions") {
@@ -58,8 +66,15 @@ TEST_CASE("models with experts have the published sizes, all and active, in bill
   check("mixtral-8x22b", 141, 39, 0.01);
   check("qwen3-30b-a3b", 30.5, 3.35, 0.01);  // published 3.3
   check("qwen3-235b-a22b", 235, 22, 0.01);
-  check("olmoe-1b-7b", 6.9, 1.3, 0.02);    // of two digits
-  check("grok-1", 314, 0.25 * 314, 0.07);  // "25 % of the weights", with attention and embedding more
+  check("olmoe-1b-7b", 6.9, 1.3, 0.02);         // of two digits
+  check("deepseek-v2-lite", 15.7, 2.66, 0.01);  // published without embeddings: 2.4
+  check("deepseek-v2", 235.7, 21, 0.02);
+  check("deepseek-v3", 671.0, 37, 0.02);  // published without embedding
+  check("kimi-k2", 1030, 32.6, 0.02);
+  check("glm-4.5-air", 106.9, 12 + 1.24, 0.02);  // published without embedding and output
+  check("glm-4.5", 352.8, 32 + 1.55, 0.02);
+  check("gpt-oss-120b", 116.8, 5.13 + 0.58, 0.01);  // published without embedding
+  check("grok-1", 314, 0.25 * 314, 0.07);           // "25 % of the weights", with attention and embedding more
 }
 
 TEST_CASE("the paper's models: 48 layers, 32 heads, vocabulary 32000, fp16, tied") {
@@ -142,7 +157,8 @@ TEST_CASE("an unknown name is refused with the nearest preset, all presets and t
                        "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
                        "llama-3.2-1b, llama-3.2-3b, gpt-3-175b, mistral-7b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, "
                        "qwen3-8b, qwen3-14b, qwen3-32b, mixtral-8x7b, mixtral-8x22b, qwen3-30b-a3b, qwen3-235b-a22b, "
-                       "olmoe-1b-7b, grok-1, or any llama-LxH such as llama-24x512",
+                       "olmoe-1b-7b, deepseek-v2-lite, deepseek-v2, deepseek-v3, kimi-k2, glm-4.5-air, glm-4.5, gpt-oss-120b, "
+                       "grok-1, or any llama-LxH such as llama-24x512",
                        InputError);
   for (const char* wrong : {"", "llama", "llama-", "llama-x", "llama-2x", "llama-x2", "llama-2x-5", "llama-+2x512",
                             "llama-2x512 ", "llama-2X512", "Llama-2-7b", "llama-2x512x3", "llama-3.1-7b", "llama-3.1-"}) {
