@@ -1,0 +1,40 @@
+// Tests of schedule/buckets.hpp: how many layers share a bucket.
+// Not: their messages (compose_test.cpp).
+#include "tawpipe/schedule/buckets.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/model/parameter_blocks.hpp"
+#include "tawpipe/model/stage_work.hpp"
+
+namespace {
+
+using namespace tawpipe;
+
+StageWork stage(std::int32_t first, std::int32_t layers) {
+  StageWork work;
+  work.first_layer = first;
+  work.layers = layers;
+  return work;
+}
+
+TEST_CASE("a bucket has as many layers as it takes to be full, counted by the stage's own") {
+  const ParameterBlocks equal{{.first_edge = 7, .layers = 6, .layer = 10, .last_edge = 5}};
+  CHECK(buckets_of(equal, stage(0, 6), 20).size() == 3);
+  CHECK(buckets_of(equal, stage(0, 6), 21).size() == 2);
+  CHECK(buckets_of(equal, stage(4, 2), 10).front().ranges == std::vector{equal.layers(5, 1)});
+  const ParameterBlocks mixed{{.first_edge = 7, .layers = 6, .layer = 100, .last_edge = 5, .first_layers = 2, .first_layer = 10}};
+  CHECK(buckets_of(mixed, stage(2, 4), 100).size() == 4);
+  CHECK(buckets_of(mixed, stage(0, 6), 100).size() == 6);
+  CHECK(buckets_of(mixed, stage(0, 2), 20).size() == 1);
+  const auto buckets = buckets_of(mixed, stage(0, 6), 200);
+  REQUIRE(buckets.size() == 3);
+  CHECK(buckets.back().layer == 0);
+  CHECK(buckets.back().ranges == std::vector{mixed.layers(0, 2)});
+  CHECK(buckets.front().ranges == std::vector{mixed.layers(4, 2)});
+}
+
+}  // namespace
