@@ -251,9 +251,11 @@ inline TrainingBound training_bound(const Problem& problem) {
   // Causal attention averages half of the last token's: a token's work is at most the mean plus its
   // attention once more.
   const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.attention_width());
-  double attention = of_layer / (of_layer + static_cast<double>(model.token_matrix_parameters()));  // its part of the work
-  std::vector<double> rate;              // [rank] batches a second, without updates
-  std::vector<const DeviceSpec*> specs;  // of bound.devices: two may have one name
+  std::int64_t matrices = model.token_matrix_parameters();
+  if (model.dense_layers > 0) matrices = std::min(matrices, model.of_dense_layers().token_matrix_parameters());
+  double attention = of_layer / (of_layer + static_cast<double>(matrices));  // its part of a layer's work, at most
+  std::vector<double> rate;                                                  // [rank] batches a second, without updates
+  std::vector<const DeviceSpec*> specs;                                      // of bound.devices: two may have one name
   double all = 0;
   double with_update = 0;
   for (int r = 0; r < cluster.ranks(); ++r) {

@@ -146,7 +146,8 @@ inline StageCut balanced_cut(const Problem& problem, const Mesh& mesh, const Wor
   Schedule::Parts parts;
   parts.ranks = problem.cluster.ranks();
   parts.mesh = mesh;
-  parts.stages = {work.stage(0, 1, false, false), work.stage(0, 0, true, false), work.stage(work.model().layers, 0, false, true)};
+  const std::int32_t layers = work.model().layers;  // the last is not one of the first that may differ
+  parts.stages = {work.stage(layers - 1, 1, false, false), work.stage(0, 0, true, false), work.stage(layers, 0, false, true)};
   if (problem.model && mesh.shared() > 1) {
     parts.bodies = share_stages(*problem.model, work.batch(), problem.recompute, parts.stages, sharing_of(problem, mesh, true));
     for (std::size_t s = 0; s < parts.stages.size(); ++s) parts.stages[s] = parts.bodies[s].work;
