@@ -42,7 +42,8 @@ inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated 
 /// copies of the normed token that they read (kH) are kept, and the router's probabilities (E, in
 /// float32); the experts' results are not: their weights are applied before the last product. Of
 /// products in 8 or 4 bits the second normed H stays in 16, for the router, and a shared expert has
-/// it in the products' format too.
+/// it in the products' format too. Latent attention keeps its short vectors before and after their
+/// norms, the latter in the products' format.
 /// Source: Megatron-LM, core/transformer/moe: token_dispatcher.py, experts.py
 /// (weighted_bias_swiglu_impl).
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
@@ -59,13 +60,15 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   const std::int64_t of_router =
       (again.mlp ? 0 : 4 * std::int64_t{model.experts}) + (model.is_routed() && !again.layernorm ? element * hidden : 0);
   const std::int64_t normed = again.layernorm ? 0 : (model.is_routed() ? 1 : 2) * hidden;
+  const std::int64_t short_normed = std::int64_t{model.query_rank} + model.key_value_rank;
   const auto inputs =
-      of_router + static_cast<std::int64_t>(input * static_cast<double>(normed + (again.mlp || again.activation ? 0 : inner) +
-                                                                        of_experts + (narrow ? model.value_width() : 0)));
+      of_router +
+      static_cast<std::int64_t>(input * static_cast<double>(normed + short_normed + (again.mlp || again.activation ? 0 : inner) +
+                                                            of_experts + (narrow ? model.value_width() : 0)));
   const std::int64_t masks = model.fused_attention ? 0 : 2 * hidden;
   const std::int64_t linear = inputs + masks +
                               element * (2 * hidden + (narrow && again.core_attn ? 0 : 1) * model.value_width() +
-                                         model.attention_inputs() + of_mlp * inner);
+                                         model.attention_inputs() - short_normed + of_mlp * inner);
   const std::int64_t of_attention = model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence;
   if (recompute == Recompute::full) return element * hidden;  // layer input
   if (!model.chooses_parts(recompute)) return linear + (again.layernorm ? 0 : 8) + (again.core_attn ? 0 : of_attention);

@@ -140,6 +140,9 @@ struct Transformer {
   std::int64_t attention_inputs() const {
     return is_latent() ? 2 * latent_width() - rope_width + 2 * query_width() + value_width() : query_width() + 2 * key_width();
   }
+  /// Numbers of a token that rotary embedding reads and writes: Q + K, or with latent attention 2Q, and
+  /// those that the norms of its short vectors do.
+  std::int64_t turned_width() const { return query_width() + (is_latent() ? query_width() : key_width()) + latent_width(); }
   /// Numbers of both short vectors of latent attention, and of the keys' turned part.
   std::int64_t latent_width() const { return std::int64_t{query_rank} + key_value_rank + rope_width; }
   /// Numbers of a token that tensor-parallel ranks gather before attention: H; latent: the short

@@ -38,11 +38,12 @@ struct TrafficBytes {
 ///   router     softmax and choice in float32        5E     the same                                        5E
 /// The backward includes recomputation: all of the forward (full; but the last residual sum, 3H, and
 /// the sum of experts' results, where that stops early), or norms and SwiGLU (selective, unless it
-/// covers other parts). With experts I is what a token passes of them.
+/// covers other parts). With experts I is what a token passes of them, and with latent attention K of
+/// a key is Q.
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.token_width();
-  const std::int64_t rotary = 2 * (model.query_width() + model.key_width() + model.latent_width());
+  const std::int64_t rotary = 2 * model.turned_width();
   const std::int64_t copies = model.is_routed() ? model.routed_copies() + hidden : 0;  // to experts, or back
   const std::int64_t routing = 2 * copies + 5 * model.experts;
   const std::int64_t mlp = (model.gated ? 5 : 2) * inner;

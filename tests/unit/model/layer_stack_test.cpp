@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 #include "tawpipe/model/workload.hpp"
 
@@ -154,6 +155,40 @@ TEST_CASE("the stack of a decoder gives the work of its layers to the bit") {
       }
     }
   }
+}
+
+TEST_CASE("experts' parameters are found behind first layers without") {
+  const Transformer model{.name = "m",
+                          .layers = 5,
+                          .hidden = 16,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .intermediate = 24,
+                          .vocab = 10,
+                          .experts = 4,
+                          .experts_per_token = 2,
+                          .shared_width = 8,
+                          .dense_layers = 2,
+                          .dense_width = 40};
+  const Batch batch{.sequence = 6, .microbatch_size = 2, .global_batch = 8};
+  const auto stack = layer_stack(model, batch, Recompute::none);
+  const auto blocks = stack.blocks();
+  const std::vector<ParameterRange> all{{0, blocks.count()}};
+  std::vector<ParameterRange> experts;
+  for (const auto& tensor : ParameterOrder{model}.tensors()) {
+    if (tensor.name.find(".experts.") != std::string::npos) append(experts, tensor.range);
+  }
+  CHECK(experts.size() == 3);
+  CHECK(blocks.part_of(all, true) == experts);
+  CHECK(parameters_in(blocks.part_of(all, false)) + parameters_in(experts) == blocks.count());
+  CHECK(blocks.part_of(std::vector{blocks.layers(0, 2)}, true).empty());
+  CHECK(blocks.part_of(std::vector{blocks.layers(1, 2)}, true) == std::vector{experts[0]});
+  CHECK(blocks.name(blocks.layers(1, 1)) == "layer.1");
+  CHECK(blocks.name(blocks.layers(1, 2)) == "layer.1 to layer.2");
+  CHECK(blocks.name(blocks.layers(2, 1)) == "layer.2");
+  const auto [begin, end] = blocks.layers(4, 1);
+  CHECK(blocks.name({begin + 1, end}) == "part of layer.4");
+  CHECK(blocks.name({end, end + 16}) == "final_norm");
 }
 
 TEST_CASE("a stack that cannot be is refused with what is wrong") {

@@ -42,7 +42,7 @@ struct BodySizes {
     again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.attention_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
-    rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width() + model.latent_width()));
+    rotary_ = inner(2.0 * static_cast<double>(model.turned_width()));
     swiglu_ = inner(width);
     residual_ = tokens_ * element_ * hidden_ * sharing.token_ranks() / sharing.token_parts();
     embedding_ = embedding_traffic(model, batch);

@@ -65,14 +65,14 @@ class KernelLister {
   /// @param left_out  numbers of H a token that are not read or written
   void forward_traffic(KernelPass pass, std::int64_t left_out = 0) {
     if (model_.is_torchtitan()) return torchtitan_traffic(pass, left_out);
-    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width() + model_.latent_width());
+    const std::int64_t rotary = 2 * model_.turned_width();
     layer_traffic(
         pass, ((model_.fused_attention ? 10 : 11) - left_out) * std::int64_t{model_.hidden},
         rotary + model_.mlp_matrices() * model_.token_width() + (model_.fused_attention ? 0 : 4 * std::int64_t{model_.hidden}));
   }
   void backward_traffic() {
     if (model_.is_torchtitan()) return torchtitan_traffic(KernelPass::backward_input);
-    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width() + model_.latent_width());
+    const std::int64_t rotary = 2 * model_.turned_width();
     const std::int64_t inner = (model_.gated ? 5 : 3) * model_.token_width();
     if (model_.fused_attention) {
       layer_traffic(KernelPass::backward_input, 12 * std::int64_t{model_.hidden}, rotary + inner);
@@ -290,7 +290,7 @@ class KernelLister {
   /// @param down  the last product's too, I
   void cast_inputs(KernelPass pass, bool all = true, bool down = true) {
     const std::int64_t hidden = (all ? model_.hidden : 0) + mlp_inputs();
-    const std::int64_t query = all ? model_.value_width() + model_.latent_width() : 0;
+    const std::int64_t query = all ? model_.value_width() + model_.query_rank + model_.key_value_rank : 0;
     const std::int64_t own = query + (down ? model_.token_width() : 0);
     if (!model_.is_torchtitan()) return cast(pass, hidden + own);
     if (!narrow()) return;
@@ -312,7 +312,8 @@ class KernelLister {
     constexpr KernelPass pass = KernelPass::backward_input;
     const std::int64_t hidden = model_.hidden + mlp_inputs();
     const std::int64_t inward = model_.query_width() + 2 * model_.key_width() + model_.latent_width() +
-                                (model_.mlp_matrices() - 1) * model_.token_width();
+                                (model_.mlp_matrices() - 1) * model_.token_width() -
+                                std::int64_t{model_.heads} * model_.rope_width;  // of keys, once a token
     if (!model_.is_torchtitan()) return cast(pass, inward + hidden);
     if (!narrow()) return;
     const std::int64_t own = model_.query_width() + model_.intermediate;
