@@ -376,4 +376,23 @@ TEST_CASE("whole experts take nothing on a stage without") {
   CHECK(flops(split.backward) == Approx(flops(with_experts.backward)));
 }
 
+TEST_CASE("nothing overflows at the limits of latent attention") {
+  constexpr int most = Transformer::max_hidden;
+  Transformer model = latent;
+  model.layers = Transformer::max_layers;
+  model.hidden = model.head_dim.emplace() = model.value_size = model.query_rank = model.key_value_rank = model.rope_width = most;
+  model.heads = model.kv_heads = model.intermediate = 1;
+  model.vocab = Transformer::max_vocab;
+  model.dtype = tawpipe::Dtype::f64;
+  model.experts = Transformer::max_experts;
+  model.experts_per_token = 4;
+  model.shared_width = Transformer::max_intermediate - 4;
+  const Batch largest{.sequence = Batch::max_tokens, .microbatch_size = 1, .global_batch = Batch::max_global_batch};
+  const StageWork work = tawpipe::transformer_work(model, largest, Recompute::full, 0, model.layers, false, false);
+  // 31H + 14I + 2 x 2(Q + Q + short vectors 3H) + 2 x (2(k + 1)H + 5E), where I = 4H and Q = H
+  const double layer = (31.0 + 56 + 20 + 20) * most + 10 * 4096;
+  CHECK(static_cast<double>(work.backward_traffic.value()) ==
+        Approx(8 * layer * model.layers * static_cast<double>(largest.sequence)).epsilon(1e-9));
+}
+
 }  // namespace latent_test
