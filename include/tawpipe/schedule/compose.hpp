@@ -161,7 +161,8 @@ class Composer {
   /// ranks.
   void split(StageWork& stage) const {
     const int both = mesh_.shared();
-    const std::int64_t experts = mesh_.whole_experts ? stage.layers * logical_.workload().model().experts.count() : 0;
+    const std::int32_t routed = stage.layers - stage.first_layers;
+    const std::int64_t experts = mesh_.whole_experts ? routed * logical_.workload().model().experts.count() : 0;
     stage.parameters = part(stage.parameters - experts, mesh_.tensor) + part(experts, mesh_.expert_parts());
     stage.edge_parameters = part(stage.edge_parameters, mesh_.tensor);
     for (Bytes* bytes : {&stage.saved, &stage.stash, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
