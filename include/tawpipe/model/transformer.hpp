@@ -269,6 +269,10 @@ struct Transformer {
   std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
   /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return all_layer_parameters() + embedding_parameters() + head_parameters(); }
+  /// Those of experts with a router before them.
+  std::int64_t expert_parameters() const {
+    return (layers - dense_layers) * (layer_matrix_parameters() - dense_matrix_parameters());
+  }
   /// Those that one token passes: all, without the experts that are not chosen for it.
   std::int64_t active_parameters() const {
     return parameters() - (layers - dense_layers) * (layer_matrix_parameters() - token_matrix_parameters());

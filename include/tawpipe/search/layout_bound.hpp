@@ -119,11 +119,13 @@ class LayoutBounds {
   /// own. An estimate for ordering layouts.
   double usual_share(const PlanLayout& layout) {
     const ParameterBytes& bytes = request_.problem.parameter_bytes;
-    const double kept =
-        static_cast<double>(request_.problem.model->parameters()) * static_cast<double>(bytes.weight + bytes.gradient);
+    const auto each = static_cast<double>(bytes.weight + bytes.gradient);
+    const double experts = each * static_cast<double>(request_.problem.model->expert_parameters());
+    const double others = each * static_cast<double>(request_.problem.model->parameters()) - experts;
     const int ranks = request_.problem.cluster.ranks();
     const Mesh& mesh = layout.mesh;
-    return (states_ - kept / ranks + kept / (mesh.tensor * mesh.pipeline) + saved(layout)) / usable_;
+    const double kept = others / (mesh.tensor * mesh.pipeline) + experts / (mesh.expert_parts() * mesh.pipeline);
+    return (states_ - (others + experts) / ranks + kept + saved(layout)) / usable_;
   }
 
  private:
