@@ -280,8 +280,8 @@ TEST_CASE("experts stay where they are: what would move them is refused") {
     CAPTURE(name);
     CHECK(refusal([&] { composed(name, axes); }) ==
           concat("schedule ", quote(name),
-                 " moves weights or their gradients itself; expert parallelism needs one whose ranks keep their weights, such "
-                 "as 1f1b, interleaved, zb-h1 or ddp"));
+                 " moves experts or their gradients between its 2 ranks; expert parallelism needs one whose ranks keep their "
+                 "weights, such as 1f1b, interleaved-1f1b or zb-h1, or one rank and data parallelism around it"));
   }
   for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "gpipe", "looped-bfs"}) {
     CAPTURE(name);

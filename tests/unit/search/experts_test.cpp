@@ -113,7 +113,7 @@ TEST_CASE("whole experts are of a model that has experts, as many as the ranks d
         "expert parallelism with tensor parallelism needs sequence parallelism, so that each rank sends its own tokens");
   Problem moved = problem({.expert = 2, .whole_experts = true});
   moved.schedules = {{"tawpipe"}};
-  CHECK(refusal([&] { predict(moved, shipped()); }).find("moves weights or their gradients itself") != std::string::npos);
+  CHECK(refusal([&] { predict(moved, shipped()); }).find("moves experts or their gradients between its") != std::string::npos);
 }
 
 TEST_CASE("predictions of a mixture: folded as in full, clean, and no faster than their bounds") {
