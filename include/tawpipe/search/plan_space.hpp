@@ -56,7 +56,8 @@ struct PlanRequest {
   std::vector<ContextExchange> exchanges = {};
   std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
   // Tried around each pipeline that is the best so far; empty and false: as the problem has it
-  // alone.
+  // alone. Stages that cannot have equally many layers are balanced in any case, if
+  // `balanced_stages`.
   std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
   std::vector<Offload> offload = {};
   bool balanced_stages = false;
@@ -212,6 +213,17 @@ inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
 
 namespace detail {
 
+/// Whether the stages of all pipelines on a mesh are balanced: they cannot have equally many layers.
+inline bool must_balance(const PlanRequest& request, const Mesh& mesh) {
+  return request.balanced_stages && request.problem.model->layers % mesh.pipeline != 0;
+}
+
+/// A layout as schedules of a family run it.
+inline PlanLayout layout_for(ScheduleFamily family, const PlanRequest& request, PlanLayout layout) {
+  if (family == ScheduleFamily::pipeline && must_balance(request, layout.mesh)) layout.balanced_stages = true;
+  return layout;
+}
+
 /// What else may be around a pipeline on a layout, with what is around it already: how states are
 /// shared out, how stages are cut, a loss in chunks; or something in host memory. And with what is
 /// around any layout, other recomputation.
@@ -237,7 +249,7 @@ inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, cons
   };
   for (const std::optional<StateSharding>& states : sharding) {
     for (const bool balanced : {false, true}) {
-      if (balanced && !request.balanced_stages) continue;
+      if (balanced && (!request.balanced_stages || must_balance(request, layout.mesh))) continue;
       for (const int chunk : chunks) {
         PlanLayout one = layout;
         one.sharding = states;
@@ -266,7 +278,8 @@ inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const P
   if (layout.is_variant() || request.problem.offload.any()) return found;
   std::vector<std::optional<Offload>> offloads{std::nullopt};
   offloads.insert(offloads.end(), request.offload.begin(), request.offload.end());
-  const bool balances = request.balanced_stages && layout.mesh.pipeline > 1 && family == ScheduleFamily::pipeline;
+  const bool balances = request.balanced_stages && layout.mesh.pipeline > 1 && family == ScheduleFamily::pipeline &&
+                        !must_balance(request, layout.mesh);
   const bool chunks = request.problem.model->loss_chunk == 0 && request.loss_chunk > 0;
   for (const std::optional<Offload>& offload : offloads) {
     const auto add = [&](bool balanced, bool chunk) {

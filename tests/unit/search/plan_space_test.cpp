@@ -67,6 +67,29 @@ TEST_CASE("around the best pipeline states are shared out further, stages balanc
   CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}, ScheduleFamily::pipeline).empty());  // no pipeline
 }
 
+TEST_CASE("stages that cannot have equally many layers are balanced from the start") {
+  PlanRequest asked = request(with_memory(1_GB));
+  asked.problem.model->layers = 5;
+  asked.schedules = {{"1f1b"}, {"fsdp"}};
+  asked.axes[static_cast<std::size_t>(MeshAxis::pipeline)] = 2;
+  const auto best_time = [&](bool balanced_stages) {
+    asked.balanced_stages = balanced_stages;
+    const PlanResult found = plan(asked, shipped());
+    CHECK(found.proven_best);
+    for (const Plan& one : found.plans) {
+      CHECK(one.layout.balanced_stages == (balanced_stages && one.choice.schedule == "1f1b"));
+      const Prediction again = predict(problem_of(asked, one.layout, one.choice), shipped());
+      CHECK(again.summary.makespan == one.summary.makespan);
+    }
+    return found.plans.front().summary.makespan;
+  };
+  CHECK(best_time(true) <= best_time(false));
+  asked.balanced_stages = true;
+  const PlanLayout two{.mesh = Mesh{.data = 2}.over(4), .recompute = Recompute::none, .microbatch_size = 1};
+  CHECK(detail::planned_variants(asked, two, ScheduleFamily::pipeline).empty());  // no other cut
+  CHECK(detail::memory_savers(asked, two, ScheduleFamily::pipeline).empty());
+}
+
 TEST_CASE("microbatches are of about twice as many sequences each, and around the best of any number that divides its part") {
   using Sizes = std::vector<std::int64_t>;
   CHECK(detail::planned_sizes(64, 1000) == Sizes{1, 2, 4, 8, 16, 32, 64});

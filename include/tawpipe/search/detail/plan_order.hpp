@@ -109,11 +109,21 @@ class PlanProber {
   static double computations(const Mesh& mesh, const Transformer& model) {
     return 2.0 * std::max(mesh.pipeline, model.layers) * (most + most / 2) * mesh.pipeline;
   }
+  /// As the choice's schedule runs it.
+  PlanLayout layout_of(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    return layout_for(registry_.info(choice.schedule).family, request_, layout);
+  }
+  bool allows(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    return request_.allows(layout_of(layout, choice), choice);
+  }
+  Problem problem_of(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    return v0::problem_of(request_, layout_of(layout, choice), choice);
+  }
   PlanProbe probe(const PlanLayout& layout, const ScheduleChoice& choice) const {
     PlanProbe found;
-    if (!request_.allows(layout, choice)) return found;
+    if (!allows(layout, choice)) return found;
     const auto path = [&](int microbatches) {
-      Problem few = problem_of(request_, layout, choice);
+      Problem few = problem_of(layout, choice);
       few.global_batch = layout.microbatch_size * layout.mesh.batch_parts() * microbatches * layout.mesh.pipeline;
       const MinNeed need = least(few, choice);
       found.cost += need.ends;
@@ -163,14 +173,14 @@ inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const
   std::optional<SavedMemory> best;
   std::int64_t cost = 0;
   for (const PlanLayout& less : memory_savers(request, layout, prober.registry().info(choice.schedule).family)) {
-    if (!request.allows(less, choice)) continue;
+    if (!prober.allows(less, choice)) continue;
     if (prober.is_worth(less)) {
       const PlanProbe few = prober.probe(less, choice);
       cost += few.cost;
       if (few.seconds > 0 && !few.fits) continue;
     }
     try {
-      const MinNeed need = prober.least(problem_of(request, less, choice), choice);
+      const MinNeed need = prober.least(prober.problem_of(less, choice), choice);
       cost += need.ends;
       best = SavedMemory{less, need};
       if (need.fits) break;
@@ -203,7 +213,7 @@ std::optional<SavedMemory> min_recompute(const PlanPart& part, const ScheduleCho
   SavedMemory found{recomputing(part.layout, part.most), {.fits = false}, 0};
   std::int64_t cost = 2000;
   const auto need_of = [&](int layers, bool few) {
-    const Problem problem = problem_of(prober.request(), recomputing(part.layout, layers), choice);
+    const Problem problem = prober.problem_of(recomputing(part.layout, layers), choice);
     const MinNeed need = few ? prober.min_of_few(problem, choice) : prober.least(problem, choice);
     cost += need.ends;
     return need;

@@ -117,7 +117,7 @@ class PlanRounds {
       outcome.cost = 0;
       return;
     }
-    const Problem problem = problem_of(request_, layout, choice);
+    const Problem problem = prober_.problem_of(layout, choice);
     std::optional<Predictor> predictor;
     try {
       predictor.emplace(problem, registry_);
@@ -131,7 +131,7 @@ class PlanRounds {
 
   void bound(Outcome& outcome, const Predictor& predictor) {
     const ScheduleChoice& choice = choices_[outcome.candidate.choice];
-    outcome.impossible = !request_.allows(layouts_[outcome.candidate.layout], choice);
+    outcome.impossible = !prober_.allows(layouts_[outcome.candidate.layout], choice);
     if (outcome.impossible) return;
     try {
       outcome.candidate.need = predictor.least(choice, &known_);
@@ -293,7 +293,7 @@ class PlanRounds {
   void simulate(Run& run) const {
     const PlanCandidate& candidate = run.outcome->candidate;
     const PlanLayout& layout = layouts_[candidate.layout];
-    Problem problem = problem_of(request_, layout, choices_[candidate.choice]);
+    Problem problem = prober_.problem_of(layout, choices_[candidate.choice]);
     problem.global_batch = run.batch;
     const bool in_full = steps_of(*run.outcome, run.batch) * layout.mesh.copies() <= max_tasks;
     if (!in_full) problem.fold = Fold::on;
@@ -316,7 +316,8 @@ class PlanRounds {
     const Duration least = outcome.candidate.need.time;
     const std::int64_t all = request_.problem.global_batch;
     if (!outcome.plan) {
-      outcome.plan = Plan{layout, choices_[outcome.candidate.choice], least, *std::move(run.summary), run.batch < all};
+      const ScheduleChoice& choice = choices_[outcome.candidate.choice];
+      outcome.plan = Plan{prober_.layout_of(layout, choice), choice, least, *std::move(run.summary), run.batch < all};
       return;
     }
     Summary& summary = outcome.plan->summary;

@@ -201,7 +201,7 @@ class PlanSearch : PlanTurns {
       layouts_.push_back(recomputing(part.layout, layers));
       min_times_.push_back(large.need.time);
       std::vector<Outcome> one{{.candidate = {layouts_.size() - 1, large.choice}}};
-      const Problem problem = problem_of(request_, layouts_.back(), choices_[large.choice]);
+      const Problem problem = prober_.problem_of(layouts_.back(), choices_[large.choice]);
       bound(one[0], Predictor{problem, registry_});
       const MinNeed need = one[0].candidate.need;
       unfit_.clear();
@@ -259,7 +259,7 @@ class PlanSearch : PlanTurns {
   void recompute(Outcome& outcome, const PlanPart& part, PlanLayout& layout) const {
     const ScheduleChoice& choice = choices_[outcome.candidate.choice];
     outcome.left = tasks_of(layout) > max_tasks;
-    outcome.impossible = !outcome.left && !request_.allows(recomputing(layout, 1), choice);
+    outcome.impossible = !outcome.left && !prober_.allows(recomputing(layout, 1), choice);
     if (outcome.left || outcome.impossible) return;
     // The order of schedules that move weights depends on how long stages take: their bounds may
     // fall.
