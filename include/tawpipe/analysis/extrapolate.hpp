@@ -51,17 +51,18 @@ class Extrapolation {
 
 }  // namespace detail
 
-/// The summary of an iteration of `microbatches`, where each one after those of `few` takes, moves
-/// and keeps as much as each that `more` has in addition. Tasks' own held times are left out.
-/// @param few   the same schedule on the same ranks with fewer microbatches
-/// @param more  with more than `few`, and at most `microbatches`
-inline Summary extrapolate(const Summary& few, const Summary& more, std::int64_t microbatches) {
-  const detail::Extrapolation line{static_cast<double>(microbatches - few.microbatches) /
-                                   static_cast<double>(more.microbatches - few.microbatches)};
+/// The summary of an iteration of `global_batch` sequences, where each microbatch after those of
+/// `few` takes, moves and keeps as much as each that `more` has in addition. Tasks' own held times
+/// are left out.
+/// @param few   the same schedule on the same ranks with fewer microbatches of the same size
+/// @param more  with more than `few`, and at most `global_batch` sequences
+inline Summary extrapolate(const Summary& few, const Summary& more, std::int64_t global_batch) {
+  const detail::Extrapolation line{static_cast<double>(global_batch - few.global_batch) /
+                                   static_cast<double>(more.global_batch - few.global_batch)};
   Summary all = more;
-  all.microbatches = microbatches;
+  all.microbatches = line(few.microbatches, more.microbatches);
   all.tasks = line(few.tasks, more.tasks);
-  all.global_batch = line(few.global_batch, more.global_batch);
+  all.global_batch = global_batch;
   all.makespan = line(few.makespan, more.makespan);
   const auto share = [&](double a, double b) {  // of the time
     return line(a * to_seconds(few.makespan), b * to_seconds(more.makespan)) / std::max(to_seconds(all.makespan), 1e-12);

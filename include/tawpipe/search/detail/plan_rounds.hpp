@@ -321,7 +321,7 @@ class PlanRounds {
       return;
     }
     Summary& summary = outcome.plan->summary;
-    summary = extrapolate(summary, *run.summary, all / layout.microbatch_size);
+    summary = extrapolate(summary, *run.summary, all);
     summary.makespan = std::max(summary.makespan, least);
   }
   static std::int64_t cost_of(const Summary& summary, std::int64_t steps) {
