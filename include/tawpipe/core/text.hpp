@@ -116,12 +116,23 @@ inline std::string nearest(std::string_view name, const std::vector<std::string>
   return best;
 }
 
-/// The sentence for an unknown name: what is wrong, the nearest name, and all that exist.
+/// The names, joined; of more than 30 the ten nearest to `name`, and how many more there are.
+inline std::string listed_names(std::string_view name, std::vector<std::string> known) {
+  constexpr std::size_t all = 30, some = 10;
+  if (known.size() <= all) return join(known, ", ");
+  const auto distance = [&](const std::string& other) { return edit_distance(lower_case(name), lower_case(other)); };
+  std::ranges::stable_sort(known, {}, distance);
+  const std::size_t more = known.size() - some;
+  known.resize(some);
+  return concat(join(known, ", "), " and ", more, " more");
+}
+
+/// The sentence for an unknown name: what is wrong, the nearest name, and those that exist.
 inline std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
   std::string message = concat("unknown ", kind, " ", quote(name));
   const auto close = nearest(name, known);
-  if (close.empty()) return concat(message, "; known: ", join(known, ", "));
-  return concat(message, "; did you mean ", quote(close), "? Known: ", join(known, ", "));
+  if (close.empty()) return concat(message, "; known: ", listed_names(name, known));
+  return concat(message, "; did you mean ", quote(close), "? Known: ", listed_names(name, known));
 }
 
 }  // namespace tawpipe

@@ -49,6 +49,11 @@ TEST_CASE("an unknown name says what is wrong, what may be meant, and what exist
   CHECK(unknown_name("schedule", "tawpip", {"tawpipe", "fsdp"}) ==
         "unknown schedule 'tawpip'; did you mean 'tawpipe'? Known: tawpipe, fsdp");
   CHECK(unknown_name("schedule", "zzzzzzzzzzzz", {"tawpipe", "fsdp"}) == "unknown schedule 'zzzzzzzzzzzz'; known: tawpipe, fsdp");
+  std::vector<std::string> many;
+  for (int i = 100; i < 131; ++i) many.push_back("n" + std::to_string(i));
+  CHECK(
+      unknown_name("model", "n11", many) ==
+      "unknown model 'n11'; did you mean 'n101'? Known: n101, n110, n111, n112, n113, n114, n115, n116, n117, n118 and 21 more");
 }
 
 TEST_CASE("every error is one of ours and of the standard library") {

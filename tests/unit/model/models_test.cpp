@@ -151,14 +151,11 @@ TEST_CASE("impossible sizes of llama-LxH are refused") {
   CHECK_THROWS_AS(models::named("llama-99999999999999999999x512"), InputError);
 }
 
-TEST_CASE("an unknown name is refused with the nearest preset, all presets and the family") {
+TEST_CASE("an unknown name is refused with the nearest presets and the family") {
   CHECK_THROWS_WITH_AS(models::named("llama-3-80b"),
-                       "unknown model 'llama-3-80b'; did you mean 'llama-3-8b'? Known: llama-48x1024, llama-48x2048, "
-                       "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
-                       "llama-3.2-1b, llama-3.2-3b, gpt-3-175b, mistral-7b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, "
-                       "qwen3-8b, qwen3-14b, qwen3-32b, mixtral-8x7b, mixtral-8x22b, qwen3-30b-a3b, qwen3-235b-a22b, "
-                       "olmoe-1b-7b, deepseek-v2-lite, deepseek-v2, deepseek-v3, kimi-k2, glm-4.5-air, glm-4.5, gpt-oss-120b, "
-                       "grok-1, or any llama-LxH such as llama-24x512",
+                       "unknown model 'llama-3-80b'; did you mean 'llama-3-8b'? Known: llama-3-8b, llama-3-70b, llama-2-70b, "
+                       "llama-3-405b, llama-2-7b, llama-2-13b, llama-3.2-1b, llama-3.2-3b, llama-48x1024, llama-48x2048 and 23 "
+                       "more, or any llama-LxH such as llama-24x512",
                        InputError);
   for (const char* wrong : {"", "llama", "llama-", "llama-x", "llama-2x", "llama-x2", "llama-2x-5", "llama-+2x512",
                             "llama-2x512 ", "llama-2X512", "Llama-2-7b", "llama-2x512x3", "llama-3.1-7b", "llama-3.1-"}) {
