@@ -61,13 +61,12 @@ class ParameterOrder : public ParameterBlocks {
     for (int i = 0; i < model_.layers; ++i) {
       const std::string layer = concat("decoders.", i, ".");
       if (model_.is_latent()) {
-        const std::int64_t keys = model_.query_width() - std::int64_t{model_.heads} * model_.rope_width;
-        if (model_.query_rank > 0) add(layer + "attention.wq_a.weight", {model_.query_rank, hidden});
         const bool short_queries = model_.query_rank > 0;
+        if (short_queries) add(layer + "attention.wq_a.weight", {model_.query_rank, hidden});
         add(layer + (short_queries ? "attention.wq_b.weight" : "attention.wq.weight"),
-            {model_.query_width(), short_queries ? model_.query_rank : hidden});
+            {model_.query_width(), model_.query_input()});
         add(layer + "attention.wkv_a.weight", {model_.key_value_rank + model_.rope_width, hidden});
-        add(layer + "attention.wkv_b.weight", {keys + model_.value_width(), model_.key_value_rank});
+        add(layer + "attention.wkv_b.weight", {model_.unturned_width() + model_.value_width(), model_.key_value_rank});
       } else {
         add(layer + "attention.wq.weight", {model_.query_width(), hidden});
         add(layer + "attention.wk.weight", {model_.key_width(), hidden});

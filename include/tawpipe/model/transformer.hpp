@@ -145,6 +145,10 @@ struct Transformer {
   std::int64_t turned_width() const { return query_width() + (is_latent() ? query_width() : key_width()) + latent_width(); }
   /// Numbers of both short vectors of latent attention, and of the keys' turned part.
   std::int64_t latent_width() const { return std::int64_t{query_rank} + key_value_rank + rope_width; }
+  /// Width of what queries are products of: H, or that of their short vector.
+  std::int64_t query_input() const { return query_rank > 0 ? query_rank : hidden; }
+  /// Width of all key heads of latent attention without the turned part, which they share.
+  std::int64_t unturned_width() const { return query_width() - std::int64_t{heads} * rope_width; }
   /// Numbers of a token that tensor-parallel ranks gather before attention: H; latent: the short
   /// vectors, and H where queries are products of it.
   std::int64_t attention_gathered() const { return is_latent() ? latent_width() + (query_rank > 0 ? 0 : hidden) : hidden; }
@@ -226,8 +230,7 @@ struct Transformer {
   /// and the output's.
   std::int64_t attention_parameters() const {
     if (!is_latent()) return std::int64_t{hidden} * (2 * query_width() + 2 * key_width());
-    const std::int64_t up = query_width() - std::int64_t{heads} * rope_width + value_width();  // of keys without the turned part
-    return latent_down_parameters() + (query_rank > 0 ? query_rank : hidden) * query_width() + key_value_rank * up +
+    return latent_down_parameters() + query_input() * query_width() + key_value_rank * (unturned_width() + value_width()) +
            hidden * value_width();
   }
   /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
@@ -235,6 +238,8 @@ struct Transformer {
   std::int64_t layer_matrix_parameters() const { return matrix_parameters(mlp_width()); }
   /// Of them, those that are not of experts with a router before them.
   std::int64_t dense_matrix_parameters() const { return matrix_parameters(is_routed() ? shared_width : intermediate); }
+  /// And those that are, 3HEI; of the layers that have any.
+  std::int64_t layer_expert_parameters() const { return layer_matrix_parameters() - dense_matrix_parameters(); }
   /// Of all, those that one token passes: with experts 3H(kI + J) + HE in place of all.
   std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
@@ -270,9 +275,7 @@ struct Transformer {
   /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return all_layer_parameters() + embedding_parameters() + head_parameters(); }
   /// Those of experts with a router before them.
-  std::int64_t expert_parameters() const {
-    return (layers - dense_layers) * (layer_matrix_parameters() - dense_matrix_parameters());
-  }
+  std::int64_t expert_parameters() const { return (layers - dense_layers) * layer_expert_parameters(); }
   /// Those that one token passes: all, without the experts that are not chosen for it.
   std::int64_t active_parameters() const {
     return parameters() - (layers - dense_layers) * (layer_matrix_parameters() - token_matrix_parameters());

@@ -184,9 +184,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }
-  const std::int64_t experts = sharing.whole_experts ? (work.layers - work.first_layers) *
-                                                           (model.layer_matrix_parameters() - model.dense_matrix_parameters())
-                                                     : 0;
+  const std::int64_t experts = sharing.whole_experts ? (work.layers - work.first_layers) * model.layer_expert_parameters() : 0;
   work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
   if (sharing.whole_experts && work.layers > work.first_layers) {  // what is sent to experts, beside what they keep
     const Bytes sent{part(batch.tokens() * model.routed_copies() * element, both)};

@@ -301,9 +301,8 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
                                                            : ShardCopies::none;
   if (model.narrow_gathers) stack.gathered_bytes = 1;
   if (model.is_routed()) {
-    const std::int64_t each = model.mlp_matrices() * model.hidden;
-    const std::int64_t end = model.layer_matrix_parameters() - each * model.shared_width;
-    stack.experts = {end - each * model.experts * model.intermediate, end};
+    const std::int64_t end = model.layer_matrix_parameters() - model.mlp_matrices() * model.hidden * model.shared_width;
+    stack.experts = {end - model.layer_expert_parameters(), end};
   }
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;

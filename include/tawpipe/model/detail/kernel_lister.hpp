@@ -208,11 +208,10 @@ class KernelLister {
   /// core/transformer/multi_latent_attention.py.
   template <class Visit>
   void latent_matrices(Visit&& visit) const {
-    const std::int64_t keys = model_.query_width() - std::int64_t{model_.heads} * model_.rope_width;
     if (model_.query_rank > 0) visit(Matrix{model_.hidden, model_.query_rank, Dimension::m});
-    visit(Matrix{model_.query_rank > 0 ? model_.query_rank : model_.hidden, model_.query_width()});
+    visit(Matrix{model_.query_input(), model_.query_width()});
     visit(Matrix{model_.hidden, model_.key_value_rank + model_.rope_width, Dimension::m});
-    visit(Matrix{model_.key_value_rank, keys + model_.value_width()});
+    visit(Matrix{model_.key_value_rank, model_.unturned_width() + model_.value_width()});
   }
   template <class Visit>
   void mlp_matrices(Visit&& visit, bool down = true) const {

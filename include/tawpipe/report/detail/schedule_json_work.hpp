@@ -153,7 +153,6 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   stack.kept_layer.kernels = std::move(made.kept_layer.kernels);
   stack.first_layer.kernels = std::move(made.first_layer.kernels);
   stack.kept_first_layer.kernels = std::move(made.kept_first_layer.kernels);
-  stack.experts = made.experts;
   stack.last_edge.kernels = std::move(made.last_edge.kernels);
 }
 
