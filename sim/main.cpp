@@ -78,13 +78,14 @@ int run(int argc, char** argv) {
       "  tawpipe compare --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
 
   Request request;
-  std::vector<std::string> schedules = compared_schedules;
+  std::vector<std::string> schedules;
   bool baselines = false;
   CLI::App* compare = add_command(app, "compare", "Predict several schedules and rank them, best first");
   compare
       ->add_option("--schedules", schedules,
                    "Which, comma-separated, each with options if wanted: tawpipe,1f1b:overlap=on; or all\n"
-                   "(default tawpipe,weipipe,fsdp,1f1b,gpipe)")
+                   "(default tawpipe,weipipe,fsdp,1f1b,gpipe; with --expert-parallel, where weights stay,\n"
+                   "1f1b,gpipe,interleaved-1f1b,zb-h1,zb-v)")
       ->type_name("NAMES")
       ->group("Schedule")
       ->delimiter(',');

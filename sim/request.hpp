@@ -19,9 +19,6 @@ namespace tawpipe::sim {
 /// Exit codes of the command.
 enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
 
-/// The schedules compared by default.
-inline const std::vector<std::string> compared_schedules{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
-
 /// The shared flags as given.
 struct Request {
   std::string cluster;

@@ -93,7 +93,7 @@ struct Comparison {
 
 Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
   const SignalsEndSimulations watched;
-  const std::vector<ScheduleChoice> all = sim::parse_entries(schedules, sim::parse_options(request.options), !baselines);
+  const std::vector<ScheduleChoice> all = sim::compared_entries(request, schedules, !baselines);
   Problem problem = sim::resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
   std::vector<Chosen> results;
@@ -307,7 +307,6 @@ NB_MODULE(_core, module) {
   module.attr("OPS") = nb::cast(names_of<Op>(ops));
   module.attr("PAYLOADS") = nb::cast(names_of<Payload>(payloads));
   module.attr("BUFFER_KINDS") = nb::cast(names_of<BufferKind>(buffer_kinds));
-  module.attr("COMPARED") = nb::cast(sim::compared_schedules);
   bind_errors(module);
   bind_problem(module);
   bind_plan(module);

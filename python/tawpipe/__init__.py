@@ -229,7 +229,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     """Several schedules on one problem, best first.
 
     Args:
-        names: Schedules, with options as in "1f1b:overlap=on"; none: tawpipe, weipipe, fsdp, 1f1b and gpipe.
+        names: Schedules, with options as in "1f1b:overlap=on"; none: tawpipe, weipipe, fsdp, 1f1b and gpipe, or with
+            `expert_parallel` > 1, where weights stay, 1f1b, gpipe, interleaved-1f1b, zb-h1 and zb-v.
         sequence: Tokens of one sequence.
         global_batch: Sequences of one iteration; or give `microbatches`.
         microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
@@ -269,7 +270,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if not isinstance(baselines, bool):
         raise _wrong("baselines", "a bool", baselines)
-    return Comparison(_core.compare(request, _names("schedules", names) or _core.COMPARED, baselines))
+    return Comparison(_core.compare(request, _names("schedules", names), baselines))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,

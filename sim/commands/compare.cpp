@@ -49,12 +49,7 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& 
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines) {
-  const auto names_schedules = [](const std::string& argument) { return argument.starts_with("--schedules"); };
-  const bool named = std::any_of(request.arguments.begin(), request.arguments.end(), names_schedules);
-  // Where devices have experts of their own, weights stay.
-  const std::vector<std::string> staying{"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-v"};
-  const std::vector<ScheduleChoice> all =
-      parse_entries(!named && request.expert_parallel > 1 ? staying : schedules, parse_options(request.options), !baselines);
+  const std::vector<ScheduleChoice> all = compared_entries(request, schedules, !baselines);
   Problem problem = resolve(request, true, nullptr, baselines ? "full" : "auto");
   refuse_idle_sharding(problem);
   problem.fold = Fold::automatic;

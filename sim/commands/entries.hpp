@@ -15,6 +15,9 @@ namespace tawpipe::sim {
 std::vector<ScheduleChoice> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all,
                                           bool automatic);
 
+/// The same of `schedules`; or where these are none, of those that are compared by default.
+std::vector<ScheduleChoice> compared_entries(const Request& request, const std::vector<std::string>& schedules, bool automatic);
+
 /// "tawpipe:buffers=3", as given.
 std::string entry_label(const ScheduleChoice& entry);
 

@@ -106,8 +106,9 @@ Improvement improve_tasks(const Problem& problem, const Schedule& start, std::in
 
 int run_improve(const ImproveRequest& request) {
   const Request& base = request.base;
-  const std::vector<ScheduleChoice> all = parse_entries(
-      base.schedule.empty() ? compared_schedules : std::vector<std::string>{base.schedule}, parse_options(base.options), true);
+  std::vector<std::string> named;
+  if (!base.schedule.empty()) named.push_back(base.schedule);
+  const std::vector<ScheduleChoice> all = compared_entries(base, named, true);
   Problem problem = resolve(base, true, nullptr, "auto");
   problem.fold = Fold::automatic;
   if (!problem.noise.is_none()) throw InputError("a search needs the same times each time; leave the noise out");

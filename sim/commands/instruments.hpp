@@ -53,7 +53,7 @@ int run_sensitivity(const Request& request);
 int run_spread(const Request& request, int runs);
 
 struct ImproveRequest {
-  Request base;             ///< schedule "": the best of compared_schedules
+  Request base;             ///< schedule "": the best of those of compared_entries()
   std::string out;          ///< --out FILE|-: the schedule found
   std::int64_t budget = 0;  ///< --budget; 0: the search's own
 };

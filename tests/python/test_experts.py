@@ -19,6 +19,10 @@ class Experts(unittest.TestCase):
             with self.assertRaisesRegex(tawpipe.Error, words):
                 tawpipe.simulate(schedule, **(mixture | arguments))
 
+    def test_schedules_whose_weights_stay_are_compared(self):
+        rows = tawpipe.compare(cluster="dgx-h100*2", model="qwen3-30b-a3b", sequence=4096, global_batch=64, expert_parallel=8)
+        self.assertEqual({row["schedule"] for row in rows}, {"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-v"})
+
     def test_a_plan_of_a_mixture_has_the_experts_asked_for(self):
         problem = dict(cluster="dgx-h100", model="qwen3-30b-a3b", sequence=4096, global_batch=64)
         row = tawpipe.plan(**problem, schedules=["ddp"], tensor_parallel=1, context_parallel=1, expert_parallel=8, top=1)[0]
