@@ -10,6 +10,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "support/mixtures.hpp"
 #include "support/plan_requests.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/extrapolate.hpp"
@@ -78,19 +79,16 @@ TEST_CASE("short iterations say what a long one takes") {
   CHECK(at(0.9) < 0.005);
 }
 
-TEST_CASE("a long iteration is estimated from short ones") {
-  PlanRequest asked = support::request(support::cluster(2));
-  asked.axes = {1, 1, 1, 2, 1};
-  asked.problem.global_batch = 160'001;
-  asked.microbatch_sizes = {1};
-  asked.recompute = {Recompute::none};
-  asked.schedules = {{"1f1b"}};
+namespace {
+
+/// A request of one candidate with many microbatches. @param microbatches  that it has
+void check_estimated(const PlanRequest& asked, std::int64_t microbatches) {
   const PlanResult found = plan(asked, shipped());
   REQUIRE(found.plans.size() == 1);
   const Plan& best = found.plans.front();
   CHECK(best.estimated);
   CHECK(!found.proven_best);
-  CHECK(best.summary.microbatches == asked.problem.global_batch);
+  CHECK(best.summary.microbatches == microbatches);
   CHECK(best.summary.makespan >= best.bound);
   Problem whole = problem_of(asked, best.layout, best.choice);
   whole.max_tasks = 1e9;
@@ -98,4 +96,28 @@ TEST_CASE("a long iteration is estimated from short ones") {
   CHECK(best.summary.makespan / all.makespan == doctest::Approx(1).epsilon(1e-6));
   CHECK(best.summary.fullest() == all.fullest());
   CHECK(best.summary.tasks == all.tasks);
+}
+
+}  // namespace
+
+TEST_CASE("a long iteration is estimated from short ones") {
+  PlanRequest asked = support::request(support::cluster(2));
+  asked.axes = {1, 1, 1, 2, 1};
+  asked.problem.global_batch = 160'001;
+  asked.microbatch_sizes = {1};
+  asked.recompute = {Recompute::none};
+  asked.schedules = {{"1f1b"}};
+  check_estimated(asked, asked.problem.global_batch);
+}
+
+TEST_CASE("a long iteration of a mixture, whose experts' ranks share each microbatch, too") {
+  PlanRequest asked = support::request(support::cluster(4));
+  asked.problem.model = support::wide_mixture();
+  asked.axes = {1, 1, 2, 2, 1};
+  asked.expert_parts = 2;
+  asked.problem.global_batch = 320'004;
+  asked.microbatch_sizes = {1};
+  asked.recompute = {Recompute::none};
+  asked.schedules = {{"1f1b"}};
+  check_estimated(asked, asked.problem.global_batch / 2);
 }

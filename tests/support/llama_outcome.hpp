@@ -1,5 +1,5 @@
 // What a LLaMA decoder's tests compare: drawn parameters and ids, losses and gradients of two
-// microbatches, derivatives.
+// microbatches, whatever the cut, derivatives.
 // Not: the run itself (support/llama_run.hpp).
 #pragma once
 
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace llama_run {
 
 using tawpipe::Batch;
 using tawpipe::Dtype;
+using tawpipe::Recompute;
 using tawpipe::Transformer;
 
 inline std::vector<std::int32_t> ids(const Transformer& model, const Batch& batch, std::uint64_t seed) {
@@ -71,6 +73,27 @@ inline const std::vector<std::vector<Piece>>& cuts() {
       {{0, true, false}, {1, false, false}, {1, false, false}, {1, false, false}, {1, false, false}, {0, false, true}},
   };
   return cuts;
+}
+
+/// Every cut, split and recomputation of four layers gives the same bits.
+inline void check_same_bits(const Transformer& model, const Batch& batch) {
+  const auto reference = outcome<double>(model, batch, whole(model.layers), {.scale = 0.5});
+  CHECK(std::ranges::none_of(reference.gradients, [](double g) { return std::isnan(g); }));
+  const auto reference32 = outcome<float>(model, batch, whole(model.layers), {.scale = 0.5});
+  for (std::size_t m = 0; m < 2; ++m) CHECK(std::abs(reference.losses[m] - reference32.losses[m]) < 1e-5);
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    CAPTURE(name(recompute));
+    for (const bool split : {false, true}) {
+      CAPTURE(split);
+      const Options options{.recompute = recompute, .split = split, .in_place = split, .scale = 0.5};
+      CHECK(outcome<double>(model, batch, whole(model.layers), options) == reference);
+      CHECK(outcome<float>(model, batch, whole(model.layers), options) == reference32);
+      for (const auto& pieces : cuts()) {
+        CAPTURE(pieces.size());
+        CHECK(outcome<double>(model, batch, pieces, options) == reference);
+      }
+    }
+  }
 }
 
 /// Gradients of every tensor against differences of the loss, in float64.

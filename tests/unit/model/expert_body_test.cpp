@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/body_sums.hpp"
+#include "support/mixtures.hpp"
+#include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/kernel.hpp"
 #include "tawpipe/model/transformer_body.hpp"
@@ -19,25 +22,16 @@ using namespace tawpipe;
 using doctest::Approx;
 using Axis = BodyStep::Axis;
 using Kind = BodyStep::Kind;
+using support::flops;
+using support::refusal;
+using support::traffic;
+using support::wide_mixture;
 
 namespace {
 
 constexpr std::int64_t sequence = 512;
 constexpr std::int64_t sequences = 8;  // of a microbatch
 
-/// 8 experts, of which a token passes 2, and one for all.
-Transformer mixture(int shared_width = 64) {
-  return {.name = "mixture",
-          .layers = 4,
-          .hidden = 256,
-          .heads = 8,
-          .kv_heads = 4,
-          .intermediate = 128,
-          .vocab = 1000,
-          .experts = 8,
-          .experts_per_token = 2,
-          .shared_width = shared_width};
-}
 Workload work(const Transformer& model, Recompute recompute) {
   return Workload{model, Batch{.sequence = sequence, .microbatch_size = sequences, .global_batch = 16}, recompute};
 }
@@ -55,16 +49,6 @@ const std::vector<Sharing> layouts{
     {.tensor = 2, .context = 2, .expert = 2, .whole_experts = true},
 };
 
-double flops(const StageBody& body) {
-  double sum = 0;
-  for (const BodyStep& step : body) sum += step.flops.value();
-  return sum;
-}
-double traffic(const StageBody& body) {
-  double sum = 0;
-  for (const BodyStep& step : body) sum += static_cast<double>(step.traffic.value());
-  return sum;
-}
 struct Sent {
   int count = 0;
   std::int64_t bytes = 0;
@@ -82,14 +66,6 @@ Sent sent(const StageBody& body, bool gradients) {
   }
   return sum;
 }
-std::string refusal(const auto& run) {
-  try {
-    run();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -97,7 +73,7 @@ TEST_CASE("all ranks' steps together do what their stage does") {
   for (const int shared_width : {0, 64}) {
     for (const RecomputeParts& parts : {RecomputeParts{}, RecomputeParts{.mlp = true}, RecomputeParts{.activation = true},
                                         RecomputeParts{.core_attn = true, .mlp = true, .layernorm = true}}) {
-      Transformer model = mixture(shared_width);
+      Transformer model = wide_mixture(shared_width);
       model.recompute_parts = parts;
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         for (const bool early : {false, true}) {
@@ -131,9 +107,9 @@ TEST_CASE("all ranks' steps together do what their stage does") {
 
 TEST_CASE("ranks divide the operations of all kernels") {
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-    const auto whole = work(mixture(), recompute).split(2);
+    const auto whole = work(wide_mixture(), recompute).split(2);
     for (const Sharing& sharing : layouts) {
-      const auto stages = shared(mixture(), recompute, sharing);
+      const auto stages = shared(wide_mixture(), recompute, sharing);
       for (std::size_t s = 0; s < stages.size(); ++s) {
         double all = 0;
         double own = 0;
@@ -151,7 +127,7 @@ TEST_CASE("each rank sends the copies of its own tokens to experts and gets them
   for (const Sharing& sharing : layouts) {
     const std::int64_t own = copies / sharing.ranks();
     const auto check = [&](Recompute recompute, const RecomputeParts& parts, bool early, int again) {
-      Transformer model = mixture();
+      Transformer model = wide_mixture();
       model.recompute_parts = parts;
       model.early_stop = early;
       const SharedStage stage = shared(model, recompute, sharing)[1];  // two layers
@@ -177,7 +153,7 @@ TEST_CASE("each rank sends the copies of its own tokens to experts and gets them
 TEST_CASE("computations between what is sent are one step each") {
   const Sharing sharing{.expert = 4, .whole_experts = true};
   for (const int shared_width : {0, 64}) {
-    const auto of = [&](Recompute recompute) { return shared(mixture(shared_width), recompute, sharing)[0]; };
+    const auto of = [&](Recompute recompute) { return shared(wide_mixture(shared_width), recompute, sharing)[0]; };
     const SharedStage none = of(Recompute::none);
     // Of each of two layers: to experts, their products, and back; between layers one step.
     CHECK(none.forward.size() == 1 + 2 * 4);
@@ -208,8 +184,8 @@ TEST_CASE("tensor-parallel ranks gather and sum tokens around the shared expert 
     return found;
   };
   const Sharing sharing{.tensor = 2, .expert = 2, .whole_experts = true};
-  const SharedStage with = shared(mixture(), Recompute::none, sharing, 4)[1];  // one layer
-  const SharedStage without = shared(mixture(0), Recompute::none, sharing, 4)[1];
+  const SharedStage with = shared(wide_mixture(), Recompute::none, sharing, 4)[1];  // one layer
+  const SharedStage without = shared(wide_mixture(0), Recompute::none, sharing, 4)[1];
   CHECK(count(without.forward, Kind::all_gather) == 1);  // attention's
   CHECK(count(with.forward, Kind::all_gather) == 2);
   CHECK(count(without.forward, Kind::reduce_scatter) == 1);
@@ -219,7 +195,7 @@ TEST_CASE("tensor-parallel ranks gather and sum tokens around the shared expert 
 }
 
 TEST_CASE("a rank has a part of the matrices and whole experts, and a part of each activation") {
-  const Transformer model = mixture();
+  const Transformer model = wide_mixture();
   const std::int64_t experts = 3 * 256 * 8 * 128;
   const std::int64_t dense = model.layer_parameters() - experts;
   const StageWork whole = work(model, Recompute::none).split(4)[1];  // one layer
@@ -238,14 +214,14 @@ TEST_CASE("a rank has a part of the matrices and whole experts, and a part of ea
 }
 
 TEST_CASE("without an axis of more than one rank there are no steps") {
-  for (const SharedStage& stage : shared(mixture(), Recompute::none, {.whole_experts = true})) {
+  for (const SharedStage& stage : shared(wide_mixture(), Recompute::none, {.whole_experts = true})) {
     CHECK(stage.forward.empty());
     CHECK(stage.backward.empty());
   }
 }
 
 TEST_CASE("experts that ranks cannot have whole are refused") {
-  const auto with = [](const Sharing& sharing) { return refusal([&] { shared(mixture(), Recompute::none, sharing); }); };
+  const auto with = [](const Sharing& sharing) { return refusal([&] { shared(wide_mixture(), Recompute::none, sharing); }); };
   CHECK(with({.expert = 3, .whole_experts = true}) ==
         "expert parallelism among 3 ranks: they do not divide the 8 experts equally; choose a divisor");
   CHECK(with({.tensor = 4, .expert = 4, .whole_experts = true}) ==
@@ -253,7 +229,7 @@ TEST_CASE("experts that ranks cannot have whole are refused") {
   CHECK(with({.tensor = 2, .whole_experts = true, .sequence_parallel = false}) ==
         "expert parallelism with tensor parallelism needs sequence parallelism, so that each rank sends its own tokens");
   CHECK(with({.context = 2, .expert = 2, .whole_experts = true, .sequence_parallel = false}).empty());
-  Transformer none = mixture(0);
+  Transformer none = wide_mixture(0);
   none.experts = none.experts_per_token = 0;
   CHECK(refusal([&] { shared(none, Recompute::none, {.expert = 2, .whole_experts = true}); }) ==
         "expert parallelism: model 'mixture' has no experts");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/parameters.hpp"
@@ -81,12 +82,7 @@ void check_shape(const Kernel& kernel, std::int64_t m, std::int64_t n, std::int6
 }
 
 std::string refusal(const Transformer& model) {
-  try {
-    model.check();
-  } catch (const tawpipe::InputError& error) {
-    return error.what();
-  }
-  return "";
+  return support::refusal([&] { model.check(); });
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/body_sums.hpp"
+#include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/parameters.hpp"
@@ -19,6 +21,8 @@
 namespace latent_test {
 
 using doctest::Approx;
+using support::flops;
+using support::traffic;
 using tawpipe::Batch;
 using tawpipe::BodyStep;
 using tawpipe::Kernel;
@@ -84,16 +88,6 @@ double kernel_flops(const StageWork& work, KernelPass pass, const tawpipe::Kerne
   }
   return sum;
 }
-double flops(const StageBody& body) {
-  double sum = 0;
-  for (const BodyStep& step : body) sum += step.flops.value();
-  return sum;
-}
-double traffic(const StageBody& body) {
-  double sum = 0;
-  for (const BodyStep& step : body) sum += static_cast<double>(step.traffic.value());
-  return sum;
-}
 std::int64_t gathered(const StageBody& body) {
   std::int64_t sum = 0;
   for (const BodyStep& step : body) sum += step.kind == BodyStep::Kind::all_gather ? step.bytes.value() : 0;
@@ -102,12 +96,7 @@ std::int64_t gathered(const StageBody& body) {
 
 std::string refusal(Transformer model, void (*change)(Transformer&)) {
   change(model);
-  try {
-    model.check();
-  } catch (const tawpipe::InputError& error) {
-    return error.what();
-  }
-  return "";
+  return support::refusal([&] { model.check(); });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -30,12 +31,7 @@ LayerStack perceptrons() {
 }
 
 std::string refusal(const LayerStack& model) {
-  try {
-    model.check();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return support::refusal([&] { model.check(); });
 }
 
 }  // namespace

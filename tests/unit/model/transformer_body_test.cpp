@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "support/body_sums.hpp"
 #include "tawpipe/model/workload.hpp"
 
 using namespace tawpipe;
+using support::flops;
 
 namespace {
 
@@ -28,11 +30,6 @@ std::vector<SharedStage> shared(Recompute recompute, const Sharing& sharing, int
   return share_stages(decoder, work.batch(), recompute, parts, sharing);
 }
 
-double flops(const StageBody& body) {
-  double sum = 0;
-  for (const BodyStep& step : body) sum += step.flops.value();
-  return sum;
-}
 std::int64_t traffic(const StageBody& body) {
   std::int64_t sum = 0;
   for (const BodyStep& step : body) sum += step.traffic.value();

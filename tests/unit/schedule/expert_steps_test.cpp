@@ -12,6 +12,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "support/mixtures.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/kernel_cost.hpp"
 #include "tawpipe/cost/roofline.hpp"
@@ -28,16 +29,7 @@ using namespace tawpipe;
 
 namespace {
 
-const Transformer mixture{.name = "mixture",
-                          .layers = 4,
-                          .hidden = 256,
-                          .heads = 8,
-                          .kv_heads = 4,
-                          .intermediate = 128,
-                          .vocab = 1000,
-                          .experts = 8,
-                          .experts_per_token = 2,
-                          .shared_width = 64};
+const Transformer mixture = support::wide_mixture();
 
 /// Two pipeline stages of two layers, three microbatches a replica.
 struct Composed {

@@ -13,28 +13,19 @@
 #include <vector>
 
 #include "schedules.hpp"
+#include "support/mixtures.hpp"
+#include "support/refusal.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 
 namespace schedule_experts_test {
 
 using namespace tawpipe;
+using support::refusal;
 
 namespace {
 
-/// A layer: attention 192, router 8 x 8 = 64, 8 experts of 3 x 8 x 12 = 288 each, a shared one of
-/// 3 x 8 x 6 = 144, norms 16: 416 that are not of experts, and 2,304 of experts. Embedding 80, final
-/// norm and output 88.
-const Transformer mixture{.name = "mixture",
-                          .layers = 4,
-                          .hidden = 8,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .intermediate = 12,
-                          .vocab = 10,
-                          .experts = 8,
-                          .experts_per_token = 2,
-                          .shared_width = 6};
+const Transformer& mixture = support::narrow_mixture;
 /// Of two layers and the embedding; of two layers and the head.
 constexpr std::int64_t dense[2] = {2 * 416 + 80, 2 * 416 + 88};
 constexpr std::int64_t experts = 2 * 2304;
@@ -56,15 +47,6 @@ const std::vector<Mesh> meshes{
     {.context = 2, .data = 3, .expert = 2, .whole_experts = true},
     {.tensor = 2, .context = 2, .data = 2, .expert = 2, .whole_experts = true},
 };
-
-std::string refusal(const auto& run) {
-  try {
-    run();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// [bytes, members] how many messages of a stage there are.
 using Messages = std::map<std::pair<std::int64_t, std::size_t>, int>;

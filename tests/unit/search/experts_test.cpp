@@ -11,6 +11,7 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/plan_requests.hpp"
+#include "support/refusal.hpp"
 #include "tawpipe/search/bound.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/layout_bound.hpp"
@@ -24,6 +25,7 @@ namespace search_experts_test {
 using namespace tawpipe;
 using namespace tawpipe::literals;
 using Sizes = std::vector<std::int64_t>;
+using support::refusal;
 
 namespace {
 
@@ -42,14 +44,6 @@ Problem problem(const Mesh& mesh, std::int64_t batch = 32) {
           .global_batch = batch,
           .schedules = {{"1f1b"}},
           .mesh = mesh};
-}
-std::string refusal(const auto& run) {
-  try {
-    run();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace

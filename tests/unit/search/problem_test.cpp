@@ -11,6 +11,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "support/refusal.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 #include "tawpipe/search/bound.hpp"
 #include "tawpipe/search/choose.hpp"
@@ -20,6 +21,7 @@
 
 using namespace tawpipe;
 using namespace tawpipe::literals;
+using support::refusal;
 
 namespace {
 
@@ -52,16 +54,6 @@ Problem problem(LayerStack model, std::vector<ScheduleChoice> schedules) {
           .global_batch = 32,
           .schedules = std::move(schedules),
           .cost = RooflineCost{}};
-}
-
-template <class Run>
-std::string refusal(const Run& run) {
-  try {
-    run();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 
 #include "schedules.hpp"
 #include "support/draft.hpp"
+#include "support/findings.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
+using support::check_finds;
 using tawpipe::test::Draft;
 
 namespace {
@@ -38,16 +40,6 @@ TaskId find(const Draft& draft, Op op, Payload payload, int stage = -1, int micr
   });
   REQUIRE(!found.empty());
   return found[0];
-}
-
-/// Whether the code is there with these words in one of its findings.
-void check_finds(const Draft& draft, std::string_view code, std::string_view words) {
-  const Diagnostics found = validate(draft.make());
-  const bool there = std::any_of(found.findings().begin(), found.findings().end(), [&](const Finding& finding) {
-    return finding.code == code && finding.message.find(words) != std::string::npos && !finding.help.empty();
-  });
-  const std::string text = found.text(2);
-  CHECK_MESSAGE(there, code, " with '", words, "' is not in:\n", text);
 }
 
 }  // namespace

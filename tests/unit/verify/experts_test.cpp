@@ -10,6 +10,8 @@
 
 #include "schedules.hpp"
 #include "support/draft.hpp"
+#include "support/findings.hpp"
+#include "support/mixtures.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -17,29 +19,19 @@
 namespace verify_experts_test {
 
 using namespace tawpipe;
+using support::check_finds;
+using support::narrow_mixture;
 using tawpipe::test::Draft;
 
 namespace {
 
-Transformer mixture() {
-  return {.name = "mixture",
-          .layers = 4,
-          .hidden = 8,
-          .heads = 4,
-          .kv_heads = 2,
-          .intermediate = 12,
-          .vocab = 10,
-          .experts = 8,
-          .experts_per_token = 2,
-          .shared_width = 6};
-}
 /// That many microbatches, of a sequence for each rank of the expert axis.
 Workload work(const Transformer& model, std::int64_t microbatches, const Mesh& mesh) {
   return Workload{
       model, {.sequence = 6, .microbatch_size = mesh.expert, .global_batch = microbatches * mesh.expert}, Recompute::full};
 }
 /// Two microbatches a replica.
-Schedule composed(const char* name, const Mesh& axes, const Composition& with = {}, const Transformer& model = mixture(),
+Schedule composed(const char* name, const Mesh& axes, const Composition& with = {}, const Transformer& model = narrow_mixture,
                   int logical_ranks = 2) {
   const Mesh mesh = axes.over(logical_ranks * axes.copies());
   const Schedule logical =
@@ -68,15 +60,6 @@ TaskId sum(const Draft& draft, int stage, bool experts) {
   return found[0];
 }
 
-/// Whether the code is there with these words in one of its findings.
-void check_finds(const Draft& draft, std::string_view code, std::string_view words) {
-  const Diagnostics found = validate(draft.make());
-  const bool there = std::any_of(found.findings().begin(), found.findings().end(), [&](const Finding& finding) {
-    return finding.code == code && finding.message.find(words) != std::string::npos && !finding.help.empty();
-  });
-  const std::string text = found.text(2);
-  CHECK_MESSAGE(there, code, " with '", words, "' is not in:\n", text);
-}
 void check_clean(const Schedule& schedule) {
   const Diagnostics found = validate(schedule);
   CHECK_MESSAGE(found.errors() + found.warnings() == 0, found.text());
@@ -116,7 +99,7 @@ TEST_CASE("schedules that keep their weights are clean with whole experts on eac
           CAPTURE(way);
           check_clean(composed(name, axes,
                                {.stages = {}, .sharding = sharding, .overlap_gradients = way > 0, .bucket = way > 1 ? 1 : 0},
-                               mixture(), ranks));
+                               narrow_mixture, ranks));
         }
       }
     }
@@ -124,7 +107,7 @@ TEST_CASE("schedules that keep their weights are clean with whole experts on eac
 }
 
 TEST_CASE("a tied embedding and states in host memory are clean too") {
-  Transformer tied = mixture();
+  Transformer tied = narrow_mixture;
   tied.tied = true;
   for (const Mesh& axes : {Mesh{.tensor = 2, .data = 2, .expert = 2, .whole_experts = true},
                            Mesh{.data = 3, .expert = 2, .whole_experts = true}, Mesh{.expert = 8, .whole_experts = true}}) {
@@ -132,11 +115,11 @@ TEST_CASE("a tied embedding and states in host memory are clean too") {
       for (const char* name : {"1f1b", "interleaved-1f1b"}) {
         check_clean(composed(name, axes, {.stages = {}, .sharding = sharding}, tied));
         const Mesh mesh = axes.over(2 * axes.copies());
-        const Schedule logical = build_schedule(name, {.workload = work(mixture(), 2, mesh),
+        const Schedule logical = build_schedule(name, {.workload = work(narrow_mixture, 2, mesh),
                                                        .nodes = DeviceGroups{{2}},
                                                        .options = {},
                                                        .offload = {.activations = true, .optimizer = true}});
-        check_clean(compose(logical, work(mixture(), 2 * mesh.data, mesh), mesh, {.stages = {}, .sharding = sharding}));
+        check_clean(compose(logical, work(narrow_mixture, 2 * mesh.data, mesh), mesh, {.stages = {}, .sharding = sharding}));
       }
     }
   }
@@ -206,7 +189,7 @@ TEST_CASE("V505, V701: each rank of the expert axis computes every microbatch") 
 }
 
 TEST_CASE("V101: whole experts of a model without any") {
-  Transformer dense = mixture();
+  Transformer dense = narrow_mixture;
   dense.experts = dense.experts_per_token = dense.shared_width = 0;
   Draft draft{composed("1f1b", {.tensor = 2}, {}, dense)};
   check_clean(draft.make());

@@ -20,11 +20,8 @@ namespace experts_test {
 
 namespace {
 
-using llama_run::cuts;
 using llama_run::fill;
 using llama_run::ids;
-using llama_run::Options;
-using llama_run::outcome;
 using llama_run::Runner;
 using llama_run::whole;
 using tawpipe::Batch;
@@ -126,23 +123,7 @@ TEST_CASE("every cut, split, recomputation and use of memory of a mixture gives 
   for (const Transformer& model : {mixture(), mixture(6), cramped(), all_chosen()}) {
     CAPTURE(model.name);
     CAPTURE(model.shared_width);
-    const auto reference = outcome<double>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
-    CHECK(std::ranges::none_of(reference.gradients, [](double g) { return std::isnan(g); }));
-    const auto reference32 = outcome<float>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
-    for (std::size_t m = 0; m < 2; ++m) CHECK(std::abs(reference.losses[m] - reference32.losses[m]) < 1e-5);
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-      CAPTURE(name(recompute));
-      for (const bool split : {false, true}) {
-        CAPTURE(split);
-        const Options options{.recompute = recompute, .split = split, .in_place = split, .scale = 0.5};
-        CHECK(outcome<double>(model, two_of_nine(), whole(model.layers), options) == reference);
-        CHECK(outcome<float>(model, two_of_nine(), whole(model.layers), options) == reference32);
-        for (const auto& pieces : cuts()) {
-          CAPTURE(pieces.size());
-          CHECK(outcome<double>(model, two_of_nine(), pieces, options) == reference);
-        }
-      }
-    }
+    llama_run::check_same_bits(model, two_of_nine());
   }
 }
 

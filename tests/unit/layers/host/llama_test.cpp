@@ -20,10 +20,8 @@ namespace llama_test {
 namespace {
 
 using llama_run::check_derivatives;
-using llama_run::cuts;
 using llama_run::fill;
 using llama_run::ids;
-using llama_run::Options;
 using llama_run::outcome;
 using llama_run::Piece;
 using llama_run::Runner;
@@ -34,8 +32,6 @@ using tawpipe::InputError;
 using tawpipe::Recompute;
 using tawpipe::Transformer;
 using tawpipe::layers::host::Llama;
-
-constexpr Recompute policies[] = {Recompute::none, Recompute::selective, Recompute::full};
 
 /// Groups of three heads, whose width is not the hidden size's share.
 Transformer grouped(bool tied = false) {
@@ -95,22 +91,7 @@ TEST_CASE("every cut, split, recomputation and use of memory gives the same bits
     CAPTURE(model.intermediate);
     CAPTURE(model.loss_chunk);
     CAPTURE(model.tied);
-    const auto reference = outcome<double>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
-    CHECK(std::ranges::none_of(reference.gradients, [](double g) { return std::isnan(g); }));
-    const auto reference32 = outcome<float>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
-    for (const Recompute recompute : policies) {
-      CAPTURE(name(recompute));
-      for (const bool split : {false, true}) {
-        CAPTURE(split);
-        const Options options{.recompute = recompute, .split = split, .in_place = split, .scale = 0.5};
-        CHECK(outcome<double>(model, two_of_nine(), whole(model.layers), options) == reference);
-        CHECK(outcome<float>(model, two_of_nine(), whole(model.layers), options) == reference32);
-        for (const auto& pieces : cuts()) {
-          CAPTURE(pieces.size());
-          CHECK(outcome<double>(model, two_of_nine(), pieces, options) == reference);
-        }
-      }
-    }
+    llama_run::check_same_bits(model, two_of_nine());
   }
 }
 
