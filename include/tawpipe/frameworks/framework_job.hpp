@@ -44,6 +44,7 @@ struct FrameworkJob {
   CudaGraphs graphs = CudaGraphs::none;
   ContextExchange context_exchange = ContextExchange::all_gather;
   int context_inner = 0;  ///< of an exchange in two levels
+  ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
   /// of a parameter's states; 0: as if all were in float32
@@ -125,6 +126,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
       .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
                            ? context_inner_of(problem, layout.mesh)
                            : 0,
+      .expert_dispatch = problem.expert_dispatch,
       .offload = layout.offload.value_or(problem.offload),
       .gradient_bytes = problem.parameter_bytes.gradient,
       .optimizer_bytes = problem.parameter_bytes.optimizer,
@@ -207,6 +209,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   set_graphs(base.cost, job.graphs);
   base.context_exchange = job.context_exchange;
   base.context_inner = job.context_inner;
+  base.expert_dispatch = job.expert_dispatch;
   base.offload = job.offload;
   base.stage_cut = job.stage_cut;
   if (base.model && job.dtype && *job.dtype != base.model->dtype) {
@@ -276,9 +279,9 @@ inline bool same_sizes(const Transformer& a, const Transformer& b) {
   return a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads &&
          a.intermediate == b.intermediate && a.vocab == b.vocab && a.tied == b.tied && a.gated == b.gated &&
          a.head_size() == b.head_size() && a.experts == b.experts && a.experts_per_token == b.experts_per_token &&
-         a.shared_width == b.shared_width && a.dense_layers == b.dense_layers && a.dense_width == b.dense_width &&
-         a.query_rank == b.query_rank && a.key_value_rank == b.key_value_rank && a.rope_width == b.rope_width &&
-         a.value_size == b.value_size;
+         a.expert_groups == b.expert_groups && a.groups_per_token == b.groups_per_token && a.shared_width == b.shared_width &&
+         a.dense_layers == b.dense_layers && a.dense_width == b.dense_width && a.query_rank == b.query_rank &&
+         a.key_value_rank == b.key_value_rank && a.rope_width == b.rope_width && a.value_size == b.value_size;
 }
 
 /// @throws InputError  if a value is negative or beyond the limit of sizes and batches

@@ -134,6 +134,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
                          : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level
                                                                : ContextExchange::all_gather;
   job.context_inner = detail::megatron_context_inner(read);
+  job.expert_dispatch = flags.dispatcher == "flex" ? ExpertDispatch::deepep : ExpertDispatch::all_to_all;
   job.offload.optimizer = flags.optimizer_offload || flags.chunked_offload;
   if (flags.offloaded_layers != 0) {  // as TransformerConfig.__post_init__ checks it
     const std::string_view flag = "--cpu-offloading-num-layers";

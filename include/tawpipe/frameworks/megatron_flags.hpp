@@ -81,11 +81,14 @@ struct MegatronFlags {
   int padded_vocab = 0;
   int experts = 0;
   int experts_per_token = 2;
-  int expert_ffn = 0;  ///< 0: as `ffn`
+  int expert_groups = 0;     ///< 0: none
+  int groups_per_token = 0;  ///< of these
+  int expert_ffn = 0;        ///< 0: as `ffn`
   int shared_ffn = 0;
   std::string expert_layers = "1";
   bool grouped_experts = false;
   std::string dispatcher = "allgather";
+  std::string flex_backend = "deepep";
   std::string expert_capacity;
   bool swiglu = false;
   bool unfused_swiglu = false;
@@ -200,11 +203,14 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--padded-vocab-size", &F::padded_vocab},
                  {"--num-experts", &F::experts},
                  {"--moe-router-topk", &F::experts_per_token},
+                 {"--moe-router-num-groups", &F::expert_groups},
+                 {"--moe-router-group-topk", &F::groups_per_token},
                  {"--moe-ffn-hidden-size", &F::expert_ffn},
                  {"--moe-shared-expert-intermediate-size", &F::shared_ffn},
                  {"--moe-layer-freq", &F::expert_layers},
                  {"--moe-grouped-gemm", &F::grouped_experts},
                  {"--moe-token-dispatcher-type", &F::dispatcher, {"allgather", "alltoall", "flex", "alltoall_seq"}},
+                 {"--moe-flex-dispatcher-backend", &F::flex_backend, {"deepep", "hybridep"}},
                  {"--moe-expert-capacity-factor", &F::expert_capacity},
                  {"--untie-embeddings-and-output-weights", &F::untied},
                  {"--swiglu", &F::swiglu},

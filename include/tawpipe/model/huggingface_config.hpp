@@ -154,6 +154,9 @@ inline void read_experts(JsonValue config, const ExpertKeys& keys, Transformer& 
     }
     model.shared_width = static_cast<int>(width);
   }
+  if (const auto groups = config.find_given("n_group")) model.expert_groups = groups->whole<int>(1, Transformer::max_experts);
+  if (const auto chosen = config.find_given("topk_group"))
+    model.groups_per_token = chosen->whole<int>(1, Transformer::max_experts);
   model.dense_layers = config.at("first_k_dense_replace").whole<int>(0);
   if (model.dense_layers > 0) model.dense_width = config.at("intermediate_size").whole<int>();
 }

@@ -142,6 +142,12 @@ inline Transformer latent(Transformer model, int query_rank, int dense_layers, i
   model.shared_width = shared_width;
   return model;
 }
+/// DeepSeek's routers, which choose among 8 groups of experts first.
+inline Transformer grouped(Transformer model, int groups_per_token) {
+  model.expert_groups = 8;
+  model.groups_per_token = groups_per_token;
+  return model;
+}
 /// GLM-4.5: heads of 128, one layer or three without experts.
 inline Transformer glm_45(std::string_view name, int layers, int hidden, int dense_layers, int dense_width, int width,
                           int experts) {
@@ -256,10 +262,10 @@ inline constexpr ModelPreset presets[] = {
      [] { return latent(mixture("deepseek-v2-lite", 27, 2048, 16, 16, 1408, 102400, 64, 6), 0, 1, 10944, 2816); }},
     {"deepseek-v2", "236 billion parameters, 21 active, latent attention, 160 experts, 6 a token, one shared by all",
      deepseek_v2_source,
-     [] { return latent(mixture("deepseek-v2", 60, 5120, 128, 128, 1536, 102400, 160, 6), 1536, 1, 12288, 3072); }},
+     [] { return grouped(latent(mixture("deepseek-v2", 60, 5120, 128, 128, 1536, 102400, 160, 6), 1536, 1, 12288, 3072), 3); }},
     {"deepseek-v3", "671 billion parameters, 38 active, latent attention, 256 experts, 8 a token, one shared by all",
      deepseek_v3_source,
-     [] { return latent(mixture("deepseek-v3", 61, 7168, 128, 128, 2048, 129280, 256, 8), 1536, 3, 18432, 2048); }},
+     [] { return grouped(latent(mixture("deepseek-v3", 61, 7168, 128, 128, 2048, 129280, 256, 8), 1536, 3, 18432, 2048), 4); }},
     {"kimi-k2", "1.0 trillion parameters, 33 active, latent attention, 384 experts, 8 a token, one shared by all", kimi_source,
      [] { return latent(mixture("kimi-k2", 61, 7168, 64, 64, 2048, 163840, 384, 8), 1536, 1, 18432, 2048); }},
     {"glm-4.5-air", "107 billion parameters, 12 active, 128 experts, 8 a token, one shared by all", glm_source,

@@ -40,6 +40,28 @@ inline ContextExchange parse_context_exchange(std::string_view text) {
   return detail::parse_name<ContextExchange, context_exchanges>("context exchange", text);
 }
 
+/// How tokens get to ranks that have whole experts, and back.
+enum class ExpertDispatch : std::uint8_t {
+  /// a copy of a token for each of its experts (Lepikhin et al. 2020, GShard, arXiv:2006.16668,
+  /// section 3.2; Megatron-LM's dispatcher alltoall)
+  all_to_all,
+  /// a copy for each node that has one of its experts, to the rank at the sender's place there, which
+  /// passes on one for each rank that has one; results are summed on the way back (DeepEP, HybridEP)
+  deepep,
+};
+inline constexpr int expert_dispatches = 2;
+
+/// "all-to-all" or "deepep".
+constexpr std::string_view name(ExpertDispatch dispatch) {
+  constexpr std::string_view names[expert_dispatches] = {"all-to-all", "deepep"};
+  return names[static_cast<int>(dispatch)];
+}
+
+/// Parses the name of a dispatch. @throws InputError  naming the nearest and all known names.
+inline ExpertDispatch parse_expert_dispatch(std::string_view text) {
+  return detail::parse_name<ExpertDispatch, expert_dispatches>("dispatch to experts", text);
+}
+
 /// How a stage is split over ranks.
 struct Sharing {
   int tensor = 1;
@@ -49,6 +71,9 @@ struct Sharing {
   /// and one after them (Lepikhin et al. 2020, GShard, arXiv:2006.16668, section 3.2). False:
   /// tensor-parallel ranks split the width of all experts, as that of an MLP.
   bool whole_experts = false;
+  ExpertDispatch dispatch = ExpertDispatch::all_to_all;
+  /// of a dispatch by DeepEP: ranks next to each other that lie in one node; divides ranks()
+  int neighbours = 1;
   /// Norms and residuals are split by tokens over the tensor-parallel ranks: an all-gather before
   /// and a reduce-scatter after each pair of products in place of one all-reduce (Korthikanti et
   /// al. 2022, arXiv:2205.05198, section 4.2).
@@ -111,11 +136,14 @@ struct BodyStep {
   /// An all_to_all is among this many neighbours of the axis, and a ring goes to the rank this many
   /// further on; 0: among all of the axis, and to the next.
   std::int32_t inner = 0;
+  /// Of an all_to_all among neighbours, in addition: what a rank sends to those at its place among
+  /// all other neighbours together.
+  Bytes relayed{};
   /// a computation's: its products are cut by tokens into that many kernels, and it runs one; a
   /// collective's: the host launches that many of them at once
   std::int32_t pieces = 1;
   /// a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank
-  /// sends
+  /// sends, with `relayed`
   Bytes bytes{};
   /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do
   /// collectives of an axis.

@@ -102,6 +102,10 @@ struct Transformer {
   int experts = 0;            ///< E: of each layer, each `intermediate` wide; 0: one MLP
   int experts_per_token = 0;  ///< k: that a token passes
   int shared_width = 0;       ///< J: of the expert that every token passes; 0: none
+  /// Equally many experts that follow each other, of which a router chooses groups_per_token first.
+  /// Source: DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.2.2.
+  int expert_groups = 1;
+  int groups_per_token = 1;
 
   int dense_layers = 0;  ///< with experts: the first so many layers have one MLP instead
   int dense_width = 0;   ///< and its width
@@ -253,6 +257,7 @@ struct Transformer {
   Transformer of_dense_layers() const {
     Transformer dense = *this;
     dense.experts = dense.experts_per_token = dense.shared_width = dense.dense_layers = dense.dense_width = 0;
+    dense.expert_groups = dense.groups_per_token = 1;
     dense.intermediate = dense_width;
     return dense;
   }
@@ -348,6 +353,7 @@ TAWPIPE_INLINE void Transformer::check_experts() const {
     if (experts_per_token != 0) fail(concat(experts_per_token, " experts a token, but no experts"));
     if (shared_width != 0) fail(concat("a shared expert of width ", shared_width, ", but no experts beside it"));
     if (dense_layers != 0 || dense_width != 0) fail("first layers without experts, but no experts in the others");
+    if (expert_groups != 1 || groups_per_token != 1) fail("groups of experts, but no experts");
     return;
   }
   if (dense_layers < 0 || dense_layers >= layers)
@@ -355,6 +361,13 @@ TAWPIPE_INLINE void Transformer::check_experts() const {
   if (dense_layers > 0) check_size(dense_width, "the width of the first layers' MLP", max_intermediate);
   check_size(experts, "the number of experts", max_experts);
   check_size(experts_per_token, "the number of experts a token", experts);
+  if (expert_groups < 1 || experts % expert_groups != 0)
+    fail(concat(expert_groups, " groups do not divide the ", experts, " experts equally"));
+  check_size(groups_per_token, "the number of groups a token", expert_groups);
+  if (experts_per_token > groups_per_token * (experts / expert_groups)) {
+    fail(concat(groups_per_token, " groups of ", experts / expert_groups, " experts have fewer than the ", experts_per_token,
+                " of a token"));
+  }
   if (shared_width < 0) fail(concat("a shared expert of width ", shared_width, " is impossible; 0 is none"));
   if (mlp_width() > max_expert_width) {
     fail(concat(experts, " experts of width ", intermediate, " are too wide together; the most is ", max_expert_width));

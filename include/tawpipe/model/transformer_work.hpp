@@ -255,6 +255,8 @@ inline constexpr TransformerOption transformer_options[] = {
     transformer_option<&Transformer::experts>("experts", 0, Transformer::max_experts),
     transformer_option<&Transformer::experts_per_token>("experts_per_token", 0, Transformer::max_experts),
     transformer_option<&Transformer::shared_width>("shared_width", 0, Transformer::max_intermediate),
+    transformer_option<&Transformer::expert_groups>("expert_groups", 1, Transformer::max_experts),
+    transformer_option<&Transformer::groups_per_token>("groups_per_token", 1, Transformer::max_experts),
     transformer_option<&Transformer::dense_layers>("dense_layers", 0, Transformer::max_layers),
     transformer_option<&Transformer::dense_width>("dense_width", 0, Transformer::max_intermediate),
     transformer_option<&Transformer::query_rank>("query_rank", 0, Transformer::max_hidden),

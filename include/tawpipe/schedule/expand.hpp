@@ -90,7 +90,7 @@ inline Op op_of(BodyStep::Kind kind) {
 inline bool has_pairs(const BodyStep& step) { return step.kind == BodyStep::Kind::ring || step.inner > 0; }
 
 /// Its sizes [from * members + to]: in a ring each member sends to only one other, otherwise to its
-/// neighbours. @pre has_pairs(step)
+/// neighbours, and what is relayed to the members at its place among others. @pre has_pairs(step)
 inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
   std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
   const auto size = [&](int from, int to) -> Bytes& { return sizes[static_cast<std::size_t>(from * members + to)]; };
@@ -101,7 +101,10 @@ inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
       continue;
     }
     const int first = from / inner * inner;
-    for (int to = first; to < std::min(first + inner, members); ++to) size(from, to) = step.bytes / inner;
+    if (step.relayed > Bytes{}) {
+      for (int to = from % inner; to < members; to += inner) size(from, to) = step.relayed / (members / inner - 1);
+    }
+    for (int to = first; to < std::min(first + inner, members); ++to) size(from, to) = (step.bytes - step.relayed) / inner;
   }
   return sizes;
 }
@@ -312,7 +315,7 @@ class BodyExpander {
   }
 
   SplitId sizes_of(const BodyStep& step, int members) {
-    const auto [at, added] = sizes_.try_emplace({step.kind, step.inner, members, step.bytes}, none<SplitId>);
+    const auto [at, added] = sizes_.try_emplace({step.kind, step.inner, members, step.bytes, step.relayed}, none<SplitId>);
     if (!added) return at->second;
     return at->second = builder_.pair_sizes(pairs_of(step, members));
   }
@@ -345,7 +348,7 @@ class BodyExpander {
   BucketCuts buckets_;
   LaneId lanes_[body_axes] = {};  ///< of each axis's collectives
   std::map<std::pair<BodyStep::Axis, Rank>, GroupId> groups_;
-  std::map<std::tuple<BodyStep::Kind, std::int32_t, int, Bytes>, SplitId> sizes_;
+  std::map<std::tuple<BodyStep::Kind, std::int32_t, int, Bytes, Bytes>, SplitId> sizes_;
   std::map<std::tuple<Op, StageId, std::vector<std::int32_t>>, std::vector<SplitId>>
       numbers_;                ///< of a body, or a cut computation
   std::vector<TaskId> first_;  ///< [task of the composed schedule] its first step

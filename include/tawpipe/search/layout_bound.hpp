@@ -179,19 +179,13 @@ class LayoutBounds {
     return at->second;
   }
   /// What the times follow from.
-  using Key = std::tuple<int, int, int, bool, ContextExchange, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
+  using Key =
+      std::tuple<int, int, int, bool, ContextExchange, int, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
   Key key(const PlanLayout& layout, Rank rank) const {
-    return {layout.mesh.tensor,
-            layout.mesh.context,
-            layout.mesh.expert,
-            layout.mesh.whole_experts,
-            exchange_of(layout),
-            inner_of(layout),
-            layout.recompute,
-            layout.recompute_layers,
-            layout.microbatch_size,
-            layout.loss_chunk,
-            detail::RankClasses{request_.problem.cluster, layout.mesh}.key(rank)};
+    return {layout.mesh.tensor,        layout.mesh.context, layout.mesh.expert,
+            layout.mesh.whole_experts, exchange_of(layout), inner_of(layout),
+            neighbours_of(layout),     layout.recompute,    layout.recompute_layers,
+            layout.microbatch_size,    layout.loss_chunk,   detail::RankClasses{request_.problem.cluster, layout.mesh}.key(rank)};
   }
   Times find_times(const PlanLayout& layout, Rank rank) const {
     return std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
@@ -203,6 +197,8 @@ class LayoutBounds {
   int inner_of(const PlanLayout& layout) const {
     return exchange_of(layout) == ContextExchange::two_level ? context_inner_of(request_.problem, layout.mesh) : 1;
   }
+
+  int neighbours_of(const PlanLayout& layout) const { return expert_neighbours_of(request_.problem, layout.mesh); }
 
   /// Without the host's minimum time for each layer: how often it launches the head depends on how
   /// the model is split.
@@ -250,6 +246,8 @@ class LayoutBounds {
                                    .context = layout.mesh.context,
                                    .expert = layout.mesh.expert,
                                    .whole_experts = layout.mesh.whole_experts,
+                                   .dispatch = problem.expert_dispatch,
+                                   .neighbours = neighbours_of(layout),
                                    .sequence_parallel = problem.sequence_parallel,
                                    .exchange = exchange_of(layout),
                                    .inner = inner_of(layout),

@@ -133,6 +133,8 @@ inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_a
           .context = mesh.context,
           .expert = mesh.expert,
           .whole_experts = mesh.whole_experts,
+          .dispatch = problem.expert_dispatch,
+          .neighbours = expert_neighbours_of(problem, mesh),
           .sequence_parallel = problem.sequence_parallel,
           .exchange = problem.context_exchange,
           .inner = problem.context_exchange == ContextExchange::two_level ? context_inner_of(problem, mesh) : 1,

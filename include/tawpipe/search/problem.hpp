@@ -94,6 +94,8 @@ struct Problem {
   ContextExchange context_exchange = ContextExchange::all_gather;
   /// of an exchange in two levels (Sharing::inner); 0: as context_inner_of() finds it
   int context_inner = 0;
+  /// of tokens to ranks that have whole experts
+  ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
   /// of tensor-parallel collectives with adjacent products (Sharing::overlap)
   bool tensor_overlap = false;
   /// over the ranks that hold the same parameters (Composition)
@@ -216,6 +218,18 @@ inline bool have_own_adapters(const Cluster& cluster) {
   return true;
 }
 
+/// Whether any `inner` ranks that follow each other along an axis lie in one node.
+/// @param at  a place's number on it, to change
+template <class At>
+bool lie_in_one_node(const Cluster& cluster, const Mesh& mesh, int inner, At&& at) {
+  for (int r = 0; r < mesh.ranks(); ++r) {
+    MeshPlace place = mesh.place(Rank{r});
+    at(place, inner);
+    if (!cluster.same_node(mesh.rank(place), Rank{r})) return false;
+  }
+  return true;
+}
+
 }  // namespace detail
 
 /// Neighbours that exchange all-to-all where context-parallel ranks exchange in two levels on a
@@ -223,17 +237,28 @@ inline bool have_own_adapters(const Cluster& cluster) {
 /// @pre mesh is over the cluster's ranks; problem has a model. Complexity: O(ranks x context)
 inline int context_inner_of(const Problem& problem, const Mesh& mesh) {
   if (problem.context_inner > 0) return problem.context_inner;
-  const auto in_one_node = [&](int inner) {
-    for (int r = 0; r < mesh.ranks(); ++r) {
-      MeshPlace place = mesh.place(Rank{r});
-      place.context -= place.context % inner;
-      if (!problem.cluster.same_node(mesh.rank(place), Rank{r})) return false;
-    }
-    return true;
-  };
+  const auto first = [](MeshPlace& place, int inner) { place.context -= place.context % inner; };
   for (int inner = mesh.context; inner > 1; --inner) {
     const bool whole = problem.model->divides_heads(mesh.tensor * inner);
-    if (mesh.context % inner == 0 && whole && in_one_node(inner)) return inner;
+    if (mesh.context % inner == 0 && whole && detail::lie_in_one_node(problem.cluster, mesh, inner, first)) return inner;
+  }
+  return 1;
+}
+
+/// Sharing::neighbours: where tokens are sent by DeepEP, the most ranks that follow each other among
+/// those with whole experts, tensor fastest, then context, and lie in one node; else 1.
+/// @pre mesh is over the cluster's ranks. Complexity: O(ranks x divisors of those that share)
+inline int expert_neighbours_of(const Problem& problem, const Mesh& mesh) {
+  if (!mesh.whole_experts || problem.expert_dispatch != ExpertDispatch::deepep) return 1;
+  const auto first = [&](MeshPlace& place, int inner) {
+    int number = place.tensor + mesh.tensor * (place.context + mesh.context * place.expert);
+    number -= number % inner;
+    place.tensor = number % mesh.tensor;
+    place.context = number / mesh.tensor % mesh.context;
+    place.expert = number / mesh.tensor / mesh.context;
+  };
+  for (int inner = mesh.shared(); inner > 1; --inner) {
+    if (mesh.shared() % inner == 0 && detail::lie_in_one_node(problem.cluster, mesh, inner, first)) return inner;
   }
   return 1;
 }

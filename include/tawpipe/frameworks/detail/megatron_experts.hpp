@@ -54,6 +54,10 @@ inline void read_megatron_experts(const ReadSettings<MegatronFlags>& read, Trans
   model.experts = flags.experts;
   model.experts_per_token = flags.experts_per_token;
   model.shared_width = flags.shared_ffn;
+  if (flags.expert_groups > 0) {
+    model.expert_groups = flags.expert_groups;
+    model.groups_per_token = flags.groups_per_token;
+  }
   model.dense_layers = megatron_dense_layers(read);
   if (model.dense_layers > 0) model.dense_width = model.intermediate;
   if (flags.expert_ffn > 0) model.intermediate = flags.expert_ffn;
@@ -128,7 +132,7 @@ inline void note_megatron_experts(ReadSettings<MegatronFlags>& read) {
           "is not set; simulated with it, the products of a device's experts as one grouped product");
   note_if(read.has("--moe-use-legacy-grouped-gemm"), "--moe-use-legacy-grouped-gemm",
           "simulated with Transformer Engine's grouped products");
-  note_if(shared_out && flags.dispatcher != "alltoall", dispatcher,
+  note_if(shared_out && flags.dispatcher != "alltoall" && flags.dispatcher != "flex", dispatcher,
           concat("is ", flags.dispatcher, read.has(dispatcher) ? "" : " where not set", "; simulated as alltoall"));
   note_if(!shared_out && flags.tensor > 1 && flags.dispatcher.starts_with("alltoall"), dispatcher,
           concat("is ", flags.dispatcher, "; simulated as allgather, with tokens gathered before they are copied for experts"));
@@ -188,6 +192,10 @@ inline void write_megatron_experts(const FrameworkJob& job, MegatronFlags& flags
   flags.experts_per_token = model.experts_per_token;
   flags.expert_ffn = model.intermediate;
   flags.shared_ffn = model.shared_width;
+  if (model.expert_groups > 1) {
+    flags.expert_groups = model.expert_groups;
+    flags.groups_per_token = model.groups_per_token;
+  }
   if (model.dense_layers > 0) {
     flags.ffn = model.dense_width;
     flags.expert_layers = concat("([0]*", model.dense_layers, "+[1]*", model.layers - model.dense_layers, ")");
@@ -195,7 +203,7 @@ inline void write_megatron_experts(const FrameworkJob& job, MegatronFlags& flags
   flags.grouped_experts = true;
   flags.expert_parallel = megatron_expert_parallel(job);
   if (flags.expert_parallel == 1) return;
-  flags.dispatcher = "alltoall";
+  flags.dispatcher = job.expert_dispatch == ExpertDispatch::deepep ? "flex" : "alltoall";
   if (job.mesh.tensor > 1) flags.expert_tensor = 1;
 }
 

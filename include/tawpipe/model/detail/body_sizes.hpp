@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/detail/expert_reach.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -36,6 +37,7 @@ struct BodySizes {
     experts_ = static_cast<double>(model.mlp_matrices()) * experts_out_;
     softmax_ = 5 * tokens_ * element_ * model.experts * sharing.token_ranks() / sharing.token_parts();
     copies_ = static_cast<double>(model.routed_copies()) * tokens_ * element_ / sharing.tensor;
+    if (model.is_routed() && sharing.whole_experts && sharing.dispatch == ExpertDispatch::deepep) take_dispatch(model, sharing);
     router_ = 2 * tokens_ * hidden_ * model.experts * sharing.token_ranks() / sharing.token_parts();
     routed_ = model.is_routed() ? tokens_ * element_ * (hidden_ + static_cast<double>(model.routed_copies())) : 0;
     if (sharing.whole_experts) routed_ /= sharing.tensor;
@@ -52,6 +54,16 @@ struct BodySizes {
 
   /// Memory-bound bytes of `elements` a token that are split by tokens and by matrices.
   double inner(double elements) const { return tokens_ * element_ * elements / tensor_; }
+
+  /// Each rank passes on what ranks at its place in all nodes send it.
+  void take_dispatch(const Transformer& model, const Sharing& sharing) {
+    neighbours_ = sharing.neighbours;
+    const int nodes = sharing.ranks() / neighbours_;
+    const int of_rank = model.experts / sharing.ranks();
+    const double activations = tokens_ * element_ * hidden_ / sharing.tensor;
+    relayed_ = (nodes - 1) * activations * part_reaching(model, of_rank * neighbours_);
+    copies_ = relayed_ + sharing.ranks() * activations * part_reaching(model, of_rank);
+  }
 
   int tensor_ = 1;
   double tokens_ = 0;  ///< of the ranks that have the same ones
@@ -71,7 +83,9 @@ struct BodySizes {
   double experts_out_ = 0;
   double softmax_ = 0;  ///< bytes that a router's softmax and choice move
   double routed_ = 0;   ///< bytes of tokens read and copied for experts, or the other way
-  double copies_ = 0;   ///< bytes of the copies of one rank's tokens
+  double copies_ = 0;   ///< bytes that a rank sends to experts, or back
+  double relayed_ = 0;  ///< of these, those to other nodes, by DeepEP
+  int neighbours_ = 0;  ///< ranks of a node, by DeepEP
   double attention_ = 0;
   /// of the products around it that torchtitan runs again; of the MLP's, as mlp_out_
   double again_attention_ = 0;

@@ -220,7 +220,12 @@ class BodyWriter : public BodySteps, private BodySizes {
     }
   }
   /// Each rank's copies of its tokens to the experts that these pass, or back.
-  void send_to_experts(bool gradients) { collective(Kind::all_to_all, Axis::all, gradients, copies_, last_compute()); }
+  void send_to_experts(bool gradients) {
+    collective(Kind::all_to_all, Axis::all, gradients, copies_, last_compute());
+    if (relayed_ == 0) return;
+    body_.back().inner = neighbours_;
+    body_.back().relayed = bytes(relayed_);
+  }
   /// The gradients of the MLPs with experts: of their inputs, and with `weight` of their weights.
   void routed_backward(bool weight, double swiglu, double branches, double norm) {
     if (sharing_.whole_experts) {

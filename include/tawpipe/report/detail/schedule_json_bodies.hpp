@@ -49,6 +49,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
         add(R"(,"axis":"{}","bytes":{})", name(step.axis), step.bytes.value());
         if (step.gradients) add(R"(,"gradients":true)");
         if (step.inner > 0) add(R"(,"inner":{})", step.inner);
+        if (step.relayed > Bytes{}) add(R"(,"relayed":{})", step.relayed.value());
       }
       if (step.pieces > 1) add(R"(,"pieces":{})", step.pieces);
       if (step.layer >= 0) add(R"(,"layer":{})", step.layer);
@@ -62,7 +63,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
 }
 
 inline BodyStep read_body_step(JsonValue value, std::size_t place) {
-  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "inner", "layer", "after");
+  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "inner", "relayed", "layer", "after");
   BodyStep step{.kind = value.at("kind").enumerator<BodyStep::Kind>(body_step_kinds, "kind of step")};
   if (step.is_compute()) {
     if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
@@ -72,6 +73,7 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
     step.bytes = read_bytes(value.at("bytes"));
     if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
     if (const auto inner = value.find("inner")) step.inner = inner->whole<std::int32_t>(1, 1 << 20);
+    if (const auto relayed = value.find("relayed")) step.relayed = read_bytes(*relayed);
   }
   if (const auto pieces = value.find("pieces")) step.pieces = pieces->whole<std::int32_t>(1, 1 << 20);
   if (const auto layer = value.find("layer")) step.layer = layer->whole<std::int32_t>(0, Transformer::max_layers);

@@ -37,7 +37,8 @@ inline Transformer read_model(JsonValue value) {
   if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
   value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
              "fused_attention", "fused_swiglu", "code", "early_stop", "edges_count_as_layers", "products", "narrow_gathers",
-             "utilization", "utilization_source", "experts", "experts_per_token", "shared_width");
+             "utilization", "utilization_source", "experts", "experts_per_token", "shared_width", "expert_groups",
+             "groups_per_token", "dense_layers", "dense_width", "query_rank", "key_value_rank", "rope_width", "value_size");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -49,9 +50,20 @@ inline Transformer read_model(JsonValue value) {
   if (value.has("head_dim")) size("head_dim", model.head_dim.emplace());
   size("intermediate", model.intermediate);
   size("vocab", model.vocab);
-  if (value.has("experts")) size("experts", model.experts);
-  if (value.has("experts_per_token")) size("experts_per_token", model.experts_per_token);
-  if (value.has("shared_width")) size("shared_width", model.shared_width);
+  const auto size_if_given = [&](std::string_view key, int& into) {
+    if (value.has(key)) size(key, into);
+  };
+  size_if_given("experts", model.experts);
+  size_if_given("experts_per_token", model.experts_per_token);
+  size_if_given("shared_width", model.shared_width);
+  size_if_given("expert_groups", model.expert_groups);
+  size_if_given("groups_per_token", model.groups_per_token);
+  size_if_given("dense_layers", model.dense_layers);
+  size_if_given("dense_width", model.dense_width);
+  size_if_given("query_rank", model.query_rank);
+  size_if_given("key_value_rank", model.key_value_rank);
+  size_if_given("rope_width", model.rope_width);
+  size_if_given("value_size", model.value_size);
   if (const auto tied = value.find("tied")) model.tied = tied->boolean();
   if (const auto gated = value.find("gated")) model.gated = gated->boolean();
   if (const auto counts = value.find("edges_count_as_layers")) model.edges_count_as_layers = counts->boolean();
