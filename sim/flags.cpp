@@ -143,6 +143,10 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "How context-parallel devices share keys and values: all-gather (default), ring, all-to-all, or\n"
            "all-to-all+ring: all-to-all in each node and a ring of these groups, all-to-all+ring:N of N devices",
            "HOW", "Layout");
+  add_text(app, "--expert-dispatch", request.expert_dispatch,
+           "How tokens get to experts of other devices: all-to-all (default), a copy for each expert, or deepep, as DeepEP and\n"
+           "HybridEP send them: one to each node, and one to each device there",
+           "HOW", "Layout");
   add_text(app, "--shard-states", request.shard_states,
            "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
            "too (ZeRO-2) or parameters too (FSDP)",

@@ -296,6 +296,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.mesh.order = parse_mesh_order(request.layout);
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
   std::tie(problem.context_exchange, problem.context_inner) = parse_context_flag(request.context_exchange);
+  problem.expert_dispatch = parse_expert_dispatch(request.expert_dispatch);
   problem.sharding = parse_state_sharding(request.shard_states);
   problem.reshard = parse_reshard(request.reshard);
   problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");

@@ -54,6 +54,7 @@ struct Request {
   bool loss_is_layer = false;
   std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
+  std::string expert_dispatch = "all-to-all";   ///< or deepep
   std::string shard_states = "optimizer";
   std::string reshard = "auto";
   std::string overlap_gradients = "off";

@@ -136,15 +136,16 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
-  return {app, [flags, app, no_offload] {
-            for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
-                                     "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap",
-                                     "--cuda-graphs", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
-              if (app->count(flag) > 0) flags->given.emplace_back(flag);
-            }
-            if (*no_offload) flags->given.emplace_back("--offload");
-            return run_plan(*flags);
-          }};
+  return {
+      app, [flags, app, no_offload] {
+        for (const char* flag : {"--sequence-parallel", "--context-exchange", "--expert-dispatch", "--shard-states", "--reshard",
+                                 "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap",
+                                 "--cuda-graphs", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
+          if (app->count(flag) > 0) flags->given.emplace_back(flag);
+        }
+        if (*no_offload) flags->given.emplace_back("--offload");
+        return run_plan(*flags);
+      }};
 }
 
 Command add_bound(CLI::App& parent) {
@@ -153,8 +154,8 @@ Command add_bound(CLI::App& parent) {
   add_problem_flags(*app, flags->base, "any");
   for (const char* flag :
        {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel", "--expert-parallel",
-        "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
-        "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
+        "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--expert-dispatch", "--shard-states",
+        "--reshard", "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
     app->remove_option(app->get_option(flag));
   }
   app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");

@@ -255,8 +255,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
         hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
             all communications, while they wait too; or "ctas=8,..." (docs/sweeps.md).
-        switches: Of the layout, as the command's flags: layout, sequence_parallel, context_exchange, shard_states, reshard,
-            overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
+        switches: Of the layout, as the command's flags: layout, sequence_parallel, context_exchange, expert_dispatch,
+            shard_states, reshard, overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
 
     Raises:
         InputError: For anything missing or impossible.
@@ -317,7 +317,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
-         context_exchange: str | None = None, layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
+         context_exchange: str | None = None, expert_dispatch: str | None = None, layers_per_stage: str | None = None,
+         loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
     Args:
@@ -346,8 +347,9 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     _set_code(base, attention, layer_code, early_stop)
     _put(base, layout=layout, loss_dtype=loss_dtype)
     switches = {name: value for name, value in (
-        ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange), ("shard_states", shard_states),
-        ("reshard", reshard), ("overlap_grad_reduce", overlap_grad_reduce), ("overlap_param_gather", overlap_param_gather),
+        ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange),
+        ("expert_dispatch", expert_dispatch), ("shard_states", shard_states), ("reshard", reshard),
+        ("overlap_grad_reduce", overlap_grad_reduce), ("overlap_param_gather", overlap_param_gather),
         ("bucket", bucket), ("tp_comm_overlap", tp_comm_overlap), ("layers_per_stage", layers_per_stage),
         ("loss_chunk", loss_chunk)) if value is not None}
     _set_switches(base, switches)
@@ -473,8 +475,8 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     return request
 
 
-_SWITCHES = ("layout", "sequence_parallel", "context_exchange", "shard_states", "reshard", "overlap_grad_reduce",
-             "overlap_param_gather", "bucket", "tp_comm_overlap", "layers_per_stage", "loss_chunk")
+_SWITCHES = ("layout", "sequence_parallel", "context_exchange", "expert_dispatch", "shard_states", "reshard",
+             "overlap_grad_reduce", "overlap_param_gather", "bucket", "tp_comm_overlap", "layers_per_stage", "loss_chunk")
 
 
 def _set_switches(request, switches) -> None:

@@ -80,6 +80,7 @@ const std::map<std::string_view, std::vector<std::string>>& known_values() {
       {"--recompute", names_of<Recompute, recompute_policies>()},
       {"--offload", {"off", "activations", "optimizer", "activations+optimizer"}},
       {"--context-exchange", names_of<ContextExchange, context_exchanges>()},
+      {"--expert-dispatch", names_of<ExpertDispatch, expert_dispatches>()},
       {"--shard-states", names_of<StateSharding, state_shardings>()},
       {"--reshard", names_of<Reshard, reshards>()},
       {"--products", names_of<ProductFormat, product_formats>()},

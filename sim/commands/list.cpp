@@ -97,6 +97,8 @@ Json models_json() {
                    {"experts", model.experts},
                    {"experts_per_token", model.experts_per_token},
                    {"shared_width", model.shared_width},
+                   {"expert_groups", model.expert_groups},
+                   {"groups_per_token", model.groups_per_token},
                    {"vocab", model.vocab},
                    {"tied", model.tied},
                    {"layer_parameters", model.layer_parameters()},

@@ -82,6 +82,11 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
     trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
+  if (best.layout.mesh.whole_experts && asked.problem.expert_dispatch == ExpertDispatch::all_to_all) {
+    PlanRequest once = around_best(asked, best);
+    once.problem.expert_dispatch = ExpertDispatch::deepep;
+    trials.push_back({{"tokens sent to experts by DeepEP (--expert-dispatch deepep)"}, {}, std::move(once)});
+  }
   if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";

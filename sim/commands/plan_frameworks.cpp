@@ -29,6 +29,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   const auto on = [](bool value) { return std::string{value ? "on" : "off"}; };
   take("--sequence-parallel", request.sequence_parallel, on(problem.sequence_parallel));
   take("--context-exchange", request.context_exchange, context_text(problem.context_exchange, problem.context_inner));
+  take("--expert-dispatch", request.expert_dispatch, std::string{name(problem.expert_dispatch)});
   take("--shard-states", request.shard_states, std::string{name(problem.sharding)});
   take("--reshard", request.reshard, std::string{name(problem.reshard)});
   take("--overlap-grad-reduce", request.overlap_gradients, on(problem.overlap_gradients));

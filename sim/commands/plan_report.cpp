@@ -49,6 +49,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.sequence_parallel != defaults.sequence_parallel) add("--sequence-parallel", base.sequence_parallel);
   const std::string exchange{plan.layout.exchange ? name(*plan.layout.exchange) : base.context_exchange};
   if (exchange != defaults.context_exchange) add("--context-exchange", exchange);
+  if (base.expert_dispatch != defaults.expert_dispatch) add("--expert-dispatch", base.expert_dispatch);
   const std::string states{plan.layout.sharding ? name(*plan.layout.sharding) : base.shard_states};
   if (states != defaults.shard_states) add("--shard-states", states);
   if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
@@ -141,6 +142,7 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   if (mesh.whole_experts) json["expert_parallel"] = mesh.expert_parts();
   json["layout"] = mesh_order_text(mesh.order);
   json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
+  if (mesh.whole_experts) json["expert_dispatch"] = name(planned.request.problem.expert_dispatch);
   json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
   json["shard_states"] = name(plan.layout.sharding.value_or(planned.request.problem.sharding));
   json["offload"] = name(plan.layout.offload.value_or(planned.request.problem.offload));

@@ -323,6 +323,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
     problem.mesh.whole_experts = true;
     problem.mesh.expert = row.ep / others;
     problem.mesh.data = row.dp() / problem.mesh.expert;
+    if (has(overlap, "moe_flex_dispatcher_backend=deepep") || has(overlap, "moe_flex_dispatcher_backend=hybridep"))
+      problem.expert_dispatch = ExpertDispatch::deepep;
   }
   // Megatron-LM's --cp-comm-type is p2p; PyTorch gathers (_cp_options.rotate_method), as did Llama 3.
   if (!fsdp) problem.context_exchange = ContextExchange::ring;
