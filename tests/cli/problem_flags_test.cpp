@@ -145,6 +145,20 @@ TEST_CASE("context-parallel devices exchange in two levels, in each node and bet
   CHECK(plan.at("plans")[0].at("command").get<std::string>().find("--context-exchange all-to-all+ring") != std::string::npos);
 }
 
+TEST_CASE("tokens are sent to experts by DeepEP where that is asked for, and a plan tells what it would gain") {
+  const std::string problem =
+      "--schedules ddp --cluster dgx-h100*2 --model qwen3-30b-a3b --sequence 4096 --global-batch 64 --expert-parallel 16 ";
+  const std::string of_plan = "plan " + problem + "--tensor-parallel 1 --context-parallel 1 --top 1 ";
+  const json once = parsed(run(of_plan + "--expert-dispatch deepep --json -"));
+  const json copies = parsed(run(of_plan + "--json -"));
+  CHECK(once.at("plans")[0].at("makespan_s") < copies.at("plans")[0].at("makespan_s"));
+  CHECK(once.at("plans")[0].at("expert_dispatch") == "deepep");
+  CHECK(copies.at("plans")[0].at("expert_dispatch") == "all-to-all");
+  CHECK(once.at("plans")[0].at("command").get<std::string>().find("--expert-dispatch deepep") != std::string::npos);
+  CHECK(run(of_plan).out.find("tokens sent to experts by DeepEP (--expert-dispatch deepep): -") != std::string::npos);
+  support::check_refused(run("compare " + problem + "--expert-dispatch deepp"), {"'deepp'", "did you mean 'deepep'?"});
+}
+
 TEST_CASE("a microbatch is chosen to leave a part of the memory free, a given one may fill it") {
   const std::string problem =
       "compare --baselines --schedules fsdp --json - --cluster 1x2 --model llama-12x1024 --sequence 16384 --global-batch 32";

@@ -19,6 +19,14 @@ class Experts(unittest.TestCase):
             with self.assertRaisesRegex(tawpipe.Error, words):
                 tawpipe.simulate(schedule, **(mixture | arguments))
 
+    def test_tokens_are_sent_by_deepep(self):
+        mixture = dict(cluster="dgx-h100*2", model="qwen3-30b-a3b", sequence=4096, global_batch=64, fold="auto", expert_parallel=16)
+        copies = tawpipe.simulate("ddp", **mixture).to_dict()
+        once = tawpipe.simulate("ddp", **mixture, expert_dispatch="deepep").to_dict()
+        self.assertLess(once["makespan_s"], copies["makespan_s"])
+        with self.assertRaisesRegex(tawpipe.InputError, "known: all-to-all, deepep"):
+            tawpipe.simulate("ddp", **mixture, expert_dispatch="nccl")
+
     def test_schedules_whose_weights_stay_are_compared(self):
         rows = tawpipe.compare(cluster="dgx-h100*2", model="qwen3-30b-a3b", sequence=4096, global_batch=64, expert_parallel=8)
         self.assertEqual({row["schedule"] for row in rows}, {"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-v"})

@@ -81,6 +81,11 @@ TEST_CASE("a model with experts, and Megatron-LM's defaults of it") {
   CHECK(fine.model->shared_width == 5632);
   check_written(fine);
   CHECK(megatron_model(base + mixture, "run.sh").experts == 8);
+  const FrameworkJob grouped = job(mixture + "--moe-router-num-groups 4 --moe-router-group-topk 2");
+  CHECK((grouped.model->expert_groups == 4 && grouped.model->groups_per_token == 2));
+  CHECK(grouped.notes.empty());
+  check_written(grouped);
+  CHECK(has(refusal(mixture + "--moe-router-num-groups 3 --moe-router-group-topk 1"), "3 groups do not divide the 8 experts"));
   // Without experts their flags say nothing.
   const FrameworkJob dense =
       job("--moe-router-topk 2 --moe-layer-freq 2 --moe-expert-capacity-factor 1.0 --expert-tensor-parallel-size 3 "
@@ -162,8 +167,10 @@ TEST_CASE("what of experts takes other time is noted") {
   CHECK(has(notes("--moe-grouped-gemm --moe-use-legacy-grouped-gemm"), "Transformer Engine's grouped products"));
   CHECK(notes("--moe-grouped-gemm --expert-model-parallel-size 8") ==
         "run.sh: --moe-token-dispatcher-type: is allgather where not set; simulated as alltoall");
-  CHECK(notes("--moe-grouped-gemm --expert-model-parallel-size 8 --moe-token-dispatcher-type flex --moe-enable-deepep") ==
-        "run.sh, line 1: --moe-token-dispatcher-type: is flex; simulated as alltoall");
+  CHECK(notes("--moe-grouped-gemm --expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall_seq") ==
+        "run.sh, line 1: --moe-token-dispatcher-type: is alltoall_seq; simulated as alltoall");
+  for (const char* backend : {"--moe-enable-deepep", "--moe-flex-dispatcher-backend hybridep", ""})
+    CHECK(notes(concat("--moe-grouped-gemm --expert-model-parallel-size 8 --moe-token-dispatcher-type flex ", backend)).empty());
   const std::string tensor = "--moe-grouped-gemm --tensor-model-parallel-size 2 --sequence-parallel ";
   CHECK(notes(tensor).empty());
   CHECK(has(notes(tensor + "--moe-token-dispatcher-type alltoall"), "simulated as allgather"));
@@ -230,6 +237,18 @@ TEST_CASE("experts shared out over devices of tensor, context and data paralleli
   CHECK(sizes(sharded.mesh) == "t1 c1 e8 p4 d1");
   CHECK(sharded.batch_parts() == 32);
   check_written(sharded);
+}
+
+TEST_CASE("tokens sent by DeepEP") {
+  const std::string parallel = shared_out + "--expert-model-parallel-size 8 --global-batch-size 64 ";
+  CHECK(job(parallel).expert_dispatch == ExpertDispatch::all_to_all);
+  for (const char* backend : {"", "--moe-flex-dispatcher-backend deepep", "--moe-flex-dispatcher-backend hybridep"}) {
+    const FrameworkJob flex = job(concat(parallel, "--moe-token-dispatcher-type flex ", backend));
+    CHECK(flex.expert_dispatch == ExpertDispatch::deepep);
+    CHECK(has(megatron_text(flex, {}), "--moe-token-dispatcher-type flex\n"));
+    check_written(flex);
+  }
+  CHECK(has(refusal(parallel + "--moe-flex-dispatcher-backend uccl"), "known: deepep, hybridep"));
 }
 
 TEST_CASE("degrees of expert parallelism that do not fit are refused with what would") {

@@ -70,7 +70,7 @@ TEST_CASE("the flags of DeepSeek-V3 are the preset") {
       "--vocab-size 129280 --untie-embeddings-and-output-weights --normalization RMSNorm --qk-layernorm --multi-latent-attention "
       "--q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 --num-experts 256 "
       "--moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048 --moe-shared-expert-intermediate-size 2048 "
-      "--moe-router-topk 8 --moe-grouped-gemm --bf16";
+      "--moe-router-topk 8 --moe-router-num-groups 8 --moe-router-group-topk 4 --moe-grouped-gemm --bf16";
   std::string quoted = deepseek;
   quoted.replace(quoted.find("(["), std::string{"([0]*3+[1]*58)"}.size(), "'([0]*3+[1]*58)'");
   const Transformer model = megatron_model(quoted, "run.sh");

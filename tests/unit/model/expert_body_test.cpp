@@ -3,6 +3,8 @@
 // Not: tensor-parallel ranks that split all experts (experts_test.cpp).
 #include <doctest/doctest.h>
 
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -147,6 +149,83 @@ TEST_CASE("each rank sends the copies of its own tokens to experts and gets them
     check(Recompute::selective, {.core_attn = true, .mlp = true}, true, 4);
     check(Recompute::full, {}, false, 4);
     check(Recompute::full, {}, true, 2);  // what experts give is not sent back
+  }
+}
+
+TEST_CASE("by DeepEP a token is sent once to each node that has one of its experts, and passed on to each rank there") {
+  // Of a rank's 1,024 tokens [256] in 16 bits; 8 experts, of which a token passes 2.
+  constexpr double tokens = 1024.0 * 256 * 2;
+  const double to_rank = 1 - 6.0 / 8 * 5 / 7;  // which has 2 experts
+  const double to_node = 1 - 4.0 / 8 * 3 / 7;  // of two ranks
+  for (const Sharing& ranks : {Sharing{.expert = 4}, Sharing{.tensor = 2, .context = 2}, Sharing{.tensor = 2, .expert = 2}}) {
+    Sharing sharing = ranks;
+    sharing.whole_experts = true;
+    const SharedStage before = shared(wide_mixture(), Recompute::none, sharing)[1];
+    sharing.dispatch = ExpertDispatch::deepep;
+    const auto steps = [&](int neighbours) {
+      sharing.neighbours = neighbours;
+      const SharedStage stage = shared(wide_mixture(), Recompute::none, sharing)[1];
+      CHECK(stage.forward.size() == before.forward.size());
+      CHECK(flops(stage.backward) == flops(before.backward));
+      std::vector<BodyStep> found;
+      for (const BodyStep& step : stage.forward) {
+        if (step.axis == Axis::all) found.push_back(step);
+      }
+      REQUIRE(found.size() == 4);
+      return found;
+    };
+    for (const BodyStep& step : steps(2)) {
+      CHECK(step.inner == 2);
+      CHECK(static_cast<double>(step.relayed.value()) == Approx(tokens * to_node));
+      // To both ranks of a node, its own tokens and those of the rank that sent it theirs.
+      CHECK(static_cast<double>(step.bytes.value()) == Approx(tokens * to_node + 2 * 2 * tokens * to_rank));
+    }
+    for (const BodyStep& step : steps(4)) {  // in one node
+      CHECK(step.inner == 0);
+      CHECK(step.relayed == Bytes{});
+      CHECK(static_cast<double>(step.bytes.value()) == Approx(4 * tokens * to_rank));
+    }
+    for (const BodyStep& step : steps(1)) {  // each in a node of its own
+      CHECK(step.inner == 1);
+      CHECK(static_cast<double>(step.relayed.value()) == Approx(3 * tokens * to_rank));
+    }
+  }
+}
+
+TEST_CASE("first layers without experts send no tokens, however others send theirs") {
+  Transformer model = wide_mixture();
+  model.dense_layers = 2;
+  model.dense_width = 256;
+  for (const ExpertDispatch dispatch : {ExpertDispatch::all_to_all, ExpertDispatch::deepep}) {
+    const auto stages =
+        shared(model, Recompute::none, {.expert = 4, .whole_experts = true, .dispatch = dispatch, .neighbours = 2});
+    CHECK(sent(stages[0].forward, false) == Sent{});
+    CHECK(sent(stages[1].forward, false).count == 4);
+  }
+}
+
+TEST_CASE("the part of tokens that is sent to some experts is that of all choices of groups and of experts in them") {
+  Transformer model = wide_mixture();
+  for (const auto& [groups, of_token, chosen] :
+       std::vector<std::array<int, 3>>{{1, 1, 2}, {4, 2, 2}, {4, 3, 3}, {2, 1, 4}, {8, 4, 1}}) {
+    model.expert_groups = groups;
+    model.groups_per_token = of_token;
+    model.experts_per_token = chosen;
+    model.check();
+    for (const int some : {1, 2, 4, 8}) {
+      int reached = 0;
+      int all = 0;
+      for (unsigned of_groups = 0; of_groups < 1U << groups; ++of_groups) {
+        if (std::popcount(of_groups) != of_token) continue;
+        for (unsigned experts = 0; experts < 1U << 8; ++experts) {
+          bool among = std::popcount(experts) == chosen;
+          for (int e = 0; e < 8; ++e) among = among && ((experts >> e & 1) == 0 || (of_groups >> (e / (8 / groups)) & 1) != 0);
+          all += among ? 1 : 0;
+          reached += among && (experts & ((1U << some) - 1)) != 0 ? 1 : 0;
+        }
+      }
+      CHECK(detail::part_reaching(model, some) == Approx(static_cast<double>(reached) / all));
+    }
   }
 }
 

@@ -188,6 +188,7 @@ TEST_CASE("latent attention and first layers without experts are read") {
   CHECK(deepseek.intermediate == 2048);
   CHECK(deepseek.dense_layers == 3);
   CHECK(deepseek.dense_width == 18432);
+  CHECK((deepseek.expert_groups == 8 && deepseek.groups_per_token == 4));
   CHECK(deepseek.query_rank == 1536);
   CHECK(deepseek.head_size() == 192);
 

@@ -46,13 +46,18 @@ TEST_CASE("layout, experts and steps of a mixture are written and read without l
     const Workload one = of(2);
     const Schedule logical = build_schedule("1f1b", {.workload = one, .nodes = DeviceGroups{{2}}, .options = {}});
     Composition with{.stages = share_stages(mixture, one.batch(), one.recompute(), logical.stages(),
-                                            {.tensor = mesh.tensor, .expert = mesh.expert, .whole_experts = true}),
+                                            {.tensor = mesh.tensor,
+                                             .expert = mesh.expert,
+                                             .whole_experts = true,
+                                             .dispatch = mesh.expert > 1 ? ExpertDispatch::deepep : ExpertDispatch::all_to_all,
+                                             .neighbours = 2}),
                      .sharding = StateSharding::optimizer};
     const Schedule schedule = compose(logical, of(2 * mesh.data), mesh, with);
     const std::string text = schedule_json(schedule);
     CHECK(text.find(mesh.expert > 1 ? R"("order":"tcesd","expert":2,"whole_experts":true})"
                                     : R"("order":"stcd","expert":1,"whole_experts":true})") != std::string::npos);
     CHECK(text.find(R"("axis":"all")") != std::string::npos);
+    CHECK((text.find(R"("inner":2,"relayed":)") != std::string::npos) == (mesh.expert > 1));
     const Schedule read = parse_schedule_json(text);
     CHECK(schedule_json(read) == text);
     CHECK(read.parts().mesh == mesh);
@@ -101,6 +106,16 @@ TEST_CASE("a mixture by its sizes is read as the model is") {
   REQUIRE(decoder);
   CHECK(decoder->experts_per_token == 2);
   CHECK(decoder->shared_width == 16);
+  const LayerStack latent = parse_schedule_json(model(R"(, "experts": 8, "experts_per_token": 2, "expert_groups": 4,
+      "groups_per_token": 2, "dense_layers": 1, "dense_width": 48, "head_dim": 12, "query_rank": 24, "key_value_rank": 16,
+      "rope_width": 4, "value_size": 8)"))
+                                .workload()
+                                .model();
+  const auto grouped = transformer_of(latent);
+  REQUIRE(grouped);
+  CHECK((grouped->expert_groups == 4 && grouped->groups_per_token == 2));
+  CHECK((grouped->dense_layers == 1 && grouped->dense_width == 48));
+  CHECK((grouped->query_rank == 24 && grouped->key_value_rank == 16 && grouped->rope_width == 4 && grouped->value_size == 8));
   CHECK(schedule_error(model(R"(, "experts": 8)")).find("the number of experts a token must be 1 to 8, not 0") !=
         std::string::npos);
   CHECK(schedule_error(model(R"(, "experts": 0)")).find("experts: expected a whole number from 1") != std::string::npos);

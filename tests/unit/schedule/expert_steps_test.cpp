@@ -101,6 +101,22 @@ TEST_CASE("tokens are sent among all ranks that share a stage, on a lane of thei
   }
 }
 
+TEST_CASE("what is relayed goes to neighbours, and to the member at the sender's place among others") {
+  const BodyStep step{
+      .kind = BodyStep::Kind::all_to_all, .axis = BodyStep::Axis::all, .inner = 2, .relayed = Bytes{60}, .bytes = Bytes{100}};
+  constexpr std::int64_t near = 20;  // one's own part, too
+  constexpr std::int64_t far = 30;
+  const std::vector<std::int64_t> expected{near, near, far,  0,    far,  0,     //
+                                           near, near, 0,    far,  0,    far,   //
+                                           far,  0,    near, near, far,  0,     //
+                                           0,    far,  near, near, 0,    far,   //
+                                           far,  0,    far,  0,    near, near,  //
+                                           0,    far,  0,    far,  near, near};
+  std::vector<std::int64_t> found;
+  for (const Bytes size : detail::pairs_of(step, 6)) found.push_back(size.value());
+  CHECK(found == expected);
+}
+
 TEST_CASE("where messages take no time, a stage that ranks with whole experts share takes as long as one on a single rank") {
   constexpr FixedCost costs{Duration{1'000'000'000}, Duration{1'000'000'000}, Duration{1'000'000'000}, Duration{}};
   const Cluster cluster = support::cluster(16, 16);

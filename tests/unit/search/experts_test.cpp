@@ -118,6 +118,7 @@ TEST_CASE("predictions of a mixture: folded as in full, clean, and no faster tha
     CAPTURE(mesh.expert);
     Problem one = problem(mesh);
     one.microbatch_sizes = {2};
+    if (mesh.shared() > 2) one.expert_dispatch = ExpertDispatch::deepep;
     const Prediction folded = predict(one, shipped());
     const MinNeed least = Predictor{one, shipped()}.least({"1f1b"});
     CHECK(least.time <= folded.summary.makespan);
@@ -131,6 +132,42 @@ TEST_CASE("predictions of a mixture: folded as in full, clean, and no faster tha
     const Diagnostics found = validate(full.schedule, one.cluster);
     CHECK_MESSAGE(found.ok(), found.text());
   }
+}
+
+TEST_CASE("neighbours are ranks with whole experts that lie in one node") {
+  const auto neighbours = [](Mesh mesh, ExpertDispatch dispatch = ExpertDispatch::deepep) {
+    const Problem one{.cluster = support::cluster(16, 2), .model = mixture(), .expert_dispatch = dispatch};
+    mesh.whole_experts = true;
+    return expert_neighbours_of(one, mesh.over(16));
+  };
+  CHECK(neighbours({.expert = 16}) == 8);
+  CHECK(neighbours({.tensor = 2, .expert = 8}) == 8);
+  CHECK(neighbours({.tensor = 2, .context = 2, .expert = 2}) == 8);
+  CHECK(neighbours({.expert = 4}) == 4);
+  CHECK(neighbours({.expert = 8, .order = parse_mesh_order("stced")}) == 4);  // of two stages, next to each other
+  CHECK(neighbours({.data = 8, .expert = 2, .order = parse_mesh_order("dtces")}) == 1);
+  CHECK(neighbours({.expert = 16}, ExpertDispatch::all_to_all) == 1);
+}
+
+TEST_CASE("by DeepEP fewer bytes cross between nodes, and a layer is faster") {
+  const auto of = [](ExpertDispatch dispatch) {
+    Problem one = problem({.expert = 8, .whole_experts = true});
+    one.model->experts_per_token = 4;
+    one.schedules = {{"ddp"}};
+    one.microbatch_sizes = {1};
+    one.recompute = Recompute::none;
+    one.fold = Fold::off;
+    one.expert_dispatch = dispatch;
+    return predict(one, shipped()).summary;
+  };
+  const Summary copies = of(ExpertDispatch::all_to_all);
+  const Summary once = of(ExpertDispatch::deepep);
+  CHECK(once.makespan < copies.makespan);
+  // A copy for each of 4 experts, half of which the other node has; or one if it has any of them.
+  constexpr double of_once = 1 - 4.0 * 3 * 2 * 1 / (8 * 7 * 6 * 5);
+  const double saved = static_cast<double>(copies.traffic.inter_node_bytes - once.traffic.inter_node_bytes);
+  constexpr double tokens = 32.0 * 256 * 64 * 2;  // bytes, there and back in 4 layers, forward and backward
+  CHECK(saved == doctest::Approx((2 - of_once) * tokens * 2 * 4 * 2).epsilon(1e-3));
 }
 
 TEST_CASE("ranks with experts of their own need less memory than those that have all") {
@@ -252,6 +289,7 @@ TEST_CASE("no layout of a mixture is faster than its bounds, or smaller, and the
     asked.problem.model = mixture();
     asked.problem.model->shared_width = shared ? 32 : 0;
     asked.problem.sharding = shared ? StateSharding::none : StateSharding::optimizer;
+    asked.problem.expert_dispatch = shared ? ExpertDispatch::deepep : ExpertDispatch::all_to_all;
     asked.schedules = {{"1f1b"}, {"zb-h1"}, {"ddp"}};
     const TrainingBound any = training_bound(asked.problem);
     LayoutBounds bounds{asked};
