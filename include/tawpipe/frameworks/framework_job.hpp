@@ -14,6 +14,7 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/search/plan_space.hpp"
+#include "tawpipe/search/sharing.hpp"
 
 namespace tawpipe::inline v0 {
 

@@ -364,20 +364,15 @@ TAWPIPE_INLINE void Transformer::check_experts() const {
   if (expert_groups < 1 || experts % expert_groups != 0)
     fail(concat(expert_groups, " groups do not divide the ", experts, " experts equally"));
   check_size(groups_per_token, "the number of groups a token", expert_groups);
-  if (experts_per_token > groups_per_token * (experts / expert_groups)) {
-    fail(concat(groups_per_token, " groups of ", experts / expert_groups, " experts have fewer than the ", experts_per_token,
-                " of a token"));
-  }
+  if (experts_per_token > groups_per_token * (experts / expert_groups))
+    fail(concat(groups_per_token, " of ", expert_groups, " groups have fewer than the ", experts_per_token, " experts a token"));
   if (shared_width < 0) fail(concat("a shared expert of width ", shared_width, " is impossible; 0 is none"));
-  if (mlp_width() > max_expert_width) {
+  if (mlp_width() > max_expert_width)
     fail(concat(experts, " experts of width ", intermediate, " are too wide together; the most is ", max_expert_width));
-  }
-  if (std::max(token_width(), routed_copies()) > max_intermediate) {
+  if (std::max(token_width(), routed_copies()) > max_intermediate)
     fail(concat(experts_per_token, " experts a token are too wide together; the most is ", max_intermediate));
-  }
-  if (code != LayerCode::megatron && code != LayerCode::megatron_unfused) {
+  if (code != LayerCode::megatron && code != LayerCode::megatron_unfused)
     fail(concat("experts are known as Megatron-LM runs them, not with the layers' code ", tawpipe::name(code)));
-  }
   if (!fused_attention) fail("experts come with fused attention; code with unfused attention (2021 and 2022) has none");
 }
 

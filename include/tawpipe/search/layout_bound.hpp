@@ -19,6 +19,7 @@
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/plan_space.hpp"
+#include "tawpipe/search/sharing.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -241,17 +242,12 @@ class LayoutBounds {
     parts.mesh = layout.mesh;
     parts.stages = {work.stage(0, model.layers, false, head)};
     if (layout.mesh.shared() > 1) {
-      parts.bodies = share_stages(model, batch, layout.recompute, parts.stages,
-                                  {.tensor = layout.mesh.tensor,
-                                   .context = layout.mesh.context,
-                                   .expert = layout.mesh.expert,
-                                   .whole_experts = layout.mesh.whole_experts,
-                                   .dispatch = problem.expert_dispatch,
-                                   .neighbours = neighbours_of(layout),
-                                   .sequence_parallel = problem.sequence_parallel,
-                                   .exchange = exchange_of(layout),
-                                   .inner = inner_of(layout),
-                                   .copies = false});
+      Sharing sharing = sharing_of(problem, layout.mesh, false);
+      sharing.exchange = exchange_of(layout);
+      sharing.inner = inner_of(layout);
+      sharing.overlap = false;
+      sharing.copies = false;
+      parts.bodies = share_stages(model, batch, layout.recompute, parts.stages, sharing);
       parts.stages[0] = parts.bodies[0].work;
     }
     for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {

@@ -12,6 +12,7 @@
 
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/problem.hpp"
+#include "tawpipe/search/sharing.hpp"
 
 namespace tawpipe::inline v0 {
 

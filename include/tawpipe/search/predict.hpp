@@ -113,6 +113,7 @@ class Predictor {
 
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/search/lower_bound.hpp"
+#include "tawpipe/search/sharing.hpp"
 #include "tawpipe/simulate/folding.hpp"
 
 namespace tawpipe::inline v0 {
@@ -125,21 +126,6 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
   const HeldSms* const held = held_sms_of(problem.cost);
   if (held == nullptr) return std::nullopt;
   return held_time(schedule, problem.cluster, timeline, *held, same_as);
-}
-
-/// How the ranks of a mesh share a layer.
-inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_activations) {
-  return {.tensor = mesh.tensor,
-          .context = mesh.context,
-          .expert = mesh.expert,
-          .whole_experts = mesh.whole_experts,
-          .dispatch = problem.expert_dispatch,
-          .neighbours = expert_neighbours_of(problem, mesh),
-          .sequence_parallel = problem.sequence_parallel,
-          .exchange = problem.context_exchange,
-          .inner = problem.context_exchange == ContextExchange::two_level ? context_inner_of(problem, mesh) : 1,
-          .overlap = problem.tensor_overlap,
-          .sends_activations = sends_activations};
 }
 
 /// A cut weighted by the times of embedding and head relative to a layer, forward and backward on
@@ -357,7 +343,7 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
                    .bucket = problem_.bucket};
   if (problem_.model && mesh_.shared() > 1) {
     with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
-                               detail::sharing_of(problem_, mesh_, detail::sends_activations(logical)));
+                               sharing_of(problem_, mesh_, detail::sends_activations(logical)));
   }
   return with;
 }

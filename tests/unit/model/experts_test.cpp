@@ -126,7 +126,7 @@ TEST_CASE("numbers of experts that cannot be are refused") {
   CHECK(with([](auto& m) { m.experts_per_token = 4; }).empty());
   CHECK(with([](auto& m) { m.expert_groups = 3; }) == "model 'tiny': 3 groups do not divide the 4 experts equally");
   CHECK(with([](auto& m) { m.groups_per_token = 2; }) == "model 'tiny': the number of groups a token must be 1 to 1, not 2");
-  CHECK(with([](auto& m) { m.expert_groups = 4; }) == "model 'tiny': 1 groups of 1 experts have fewer than the 2 of a token");
+  CHECK(with([](auto& m) { m.expert_groups = 4; }) == "model 'tiny': 1 of 4 groups have fewer than the 2 experts a token");
   CHECK(with([](auto& m) { m.shared_width = -1; }) == "model 'tiny': a shared expert of width -1 is impossible; 0 is none");
   CHECK(with([](auto& m) { m.experts = 4096, m.intermediate = 2048; }) ==
         "model 'tiny': 4096 experts of width 2048 are too wide together; the most is 4194304");
