@@ -8,19 +8,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "tawpipe/search/detail/plan_families.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
-#include "tawpipe/search/detail/plan_turns.hpp"
 
 namespace tawpipe::inline v0::detail {
 
 /// Best first: layouts by estimated time, candidates by their bounds.
-class PlanSearch : PlanTurns {
+class PlanSearch : PlanFamilies {
  public:
-  using PlanTurns::PlanTurns;
+  using PlanFamilies::PlanFamilies;
 
   PlanResult run() {
     result_.counts.layouts = static_cast<std::int64_t>(layouts_.size());
@@ -54,6 +53,7 @@ class PlanSearch : PlanTurns {
     }
     look_around_best();
     simulate_families();
+    look_around_best();
     finish();
     return std::move(result_);
   }
@@ -279,87 +279,6 @@ class PlanSearch : PlanTurns {
     layout = found->layout;
     outcome.candidate.need = found->need;
     outcome.cost += found->cost;
-  }
-
-  /// The best estimate of each leading schedule of which nothing near the best was simulated, the
-  /// least first: how much slower it is, if it is. Theirs is half of the budget.
-  void simulate_families() {
-    if (!best_ || request_.cheapest_first || result_.stopped) return;
-    const std::int64_t most = spent_ + request_.budget / 2;
-    std::vector<std::pair<std::string, std::vector<std::size_t>>> families = losses_by_schedule(best_->summary.makespan * 3 / 2);
-    std::erase_if(families, [&](const auto& family) { return !registry_.info(family.first).leads; });
-    std::vector<Outcome> nearest(families.size());
-    parallel_(families.size(), [&](std::size_t i) { nearest[i] = nearest_of(families[i].second); });
-    for (const Outcome& one : nearest) spent_ += one.cost;
-    std::erase_if(nearest, [](const Outcome& one) { return one.impossible; });
-    std::stable_sort(nearest.begin(), nearest.end(),
-                     [](const Outcome& a, const Outcome& b) { return a.candidate.need.usual < b.candidate.need.usual; });
-    for (const Outcome& candidate : nearest) {
-      std::vector<Outcome> one{{.candidate = candidate.candidate, .cost = 0}};
-      if (spent_ + cost_to_simulate(candidate) > most) continue;
-      simulate(one);
-      take(one[0]);
-      tell_progress();
-    }
-  }
-  /// The best estimate among the choices' candidates that fit by their bounds and the first in the
-  /// order of layouts; where none has bounds, of the first two. Impossible: there is none.
-  Outcome nearest_of(const std::vector<std::size_t>& choices) {
-    Outcome best{.candidate = {}, .impossible = true, .cost = 0};
-    const auto take_nearer = [&](const PlanCandidate& one) {
-      if (!best.impossible && one.need.usual >= best.candidate.need.usual) return;
-      best.candidate = one;
-      best.impossible = false;
-    };
-    for (const std::size_t choice : choices) {
-      if (lost_[choice].nearest) take_nearer(*lost_[choice].nearest);
-    }
-    int open = best.impossible ? 2 : 1;
-    const std::int64_t most = request_.budget / 128;
-    for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < most; ++group) {
-      if (group->key >= PlanGroup::deferred) break;
-      if (holds_[group->layout] == 0 || tasks_of(layouts_[group->layout]) > max_tasks) continue;
-      const auto of = [&](std::size_t choice) { return choice >= group->begin && choice < group->end; };
-      const auto choice = std::find_if(choices.begin(), choices.end(), of);
-      if (choice == choices.end()) continue;
-      Outcome one{.candidate = {group->layout, *choice}};
-      bound(one);
-      best.cost += one.cost;
-      if (one.impossible || !one.candidate.need.fits) continue;
-      --open;
-      take_nearer(one.candidate);
-    }
-    return best;
-  }
-  /// Schedules of which nothing that fits was simulated, or nothing in less than `near`, with their
-  /// choices.
-  std::vector<std::pair<std::string, std::vector<std::size_t>>> losses_by_schedule(std::optional<Duration> near = {}) const {
-    std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-      const std::string& schedule = choices_[i].schedule;
-      const auto is_it = [&](const auto& one) { return one.first == schedule; };
-      if (std::any_of(result_.plans.begin(), result_.plans.end(), [&](const Plan& plan) {
-            return plan.choice.schedule == schedule && (!near || plan.summary.makespan < *near);
-          })) {
-        continue;
-      }
-      auto at = std::find_if(found.begin(), found.end(), is_it);
-      if (at == found.end()) at = found.insert(found.end(), {schedule, {}});
-      at->second.push_back(i);
-    }
-    return found;
-  }
-  void list_losses() {
-    for (const auto& [schedule, choices] : losses_by_schedule()) {
-      Lost all;
-      for (const std::size_t choice : choices) {
-        all.least = std::min(all.least, lost_[choice].least);
-        all.memory = std::min(all.memory, lost_[choice].memory);
-      }
-      PlanLoss& loss = result_.losses.emplace_back(PlanLoss{schedule});
-      if (all.least < Duration::max()) loss.least = all.least;
-      if (all.memory < Lost{}.memory) loss.memory = all.memory;
-    }
   }
 
   void finish() {
