@@ -101,8 +101,8 @@ inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
       continue;
     }
     const int first = from / inner * inner;
-    if (step.relayed > Bytes{}) {
-      for (int to = from % inner; to < members; to += inner) size(from, to) = step.relayed / (members / inner - 1);
+    if (const int others = members / inner - 1; step.relayed > Bytes{} && others > 0) {
+      for (int to = from % inner; to < members; to += inner) size(from, to) = step.relayed / others;
     }
     for (int to = first; to < std::min(first + inner, members); ++to) size(from, to) = (step.bytes - step.relayed) / inner;
   }

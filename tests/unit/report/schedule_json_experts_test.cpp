@@ -94,6 +94,31 @@ TEST_CASE("the experts of a model of any kind are kept") {
   CHECK(with_experts("[1]").find("the first of a layer's parameters that is of experts") != std::string::npos);
 }
 
+TEST_CASE("a part that goes to other neighbours is one of an all-to-all among neighbours") {
+  const Workload work{mixture, {.sequence = 32, .microbatch_size = 4, .global_batch = 8}};
+  const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}});
+  const Mesh mesh = Mesh{.expert = 4, .whole_experts = true}.over(8);
+  Composition with{.stages =
+                       share_stages(mixture, work.batch(), work.recompute(), logical.stages(),
+                                    {.expert = 4, .whole_experts = true, .dispatch = ExpertDispatch::deepep, .neighbours = 2})};
+  const std::string text = schedule_json(compose(logical, work, mesh, with));
+  const auto changed = [&](const std::string& key, const std::string& value) {
+    std::string wrong = text;
+    const std::size_t at = wrong.find(concat("\"", key, "\":"), wrong.find("\"axis\":\"all\"") - 30) + key.size() + 3;
+    wrong.replace(at, wrong.find_first_of(",}", at) - at, value);
+    return schedule_error(wrong);
+  };
+  CHECK(changed("relayed", "1099511627776").find("relayed: is a part of the step's ") != std::string::npos);
+  CHECK(changed("kind", "\"ring\"").find("relayed: only an all_to_all among neighbours (inner)") != std::string::npos);
+  CHECK(changed("inner", "3") == "no error");  // the last two ranks have fewer neighbours
+  const Schedule alone = parse_schedule_json([&] {
+    std::string wide = text;
+    const std::size_t at = wide.find("\"inner\":2");
+    return wide.replace(at, 9, "\"inner\":8");
+  }());
+  CHECK(expand_bodies(alone).schedule.tasks().size() > 0);
+}
+
 TEST_CASE("a mixture by its sizes is read as the model is") {
   const auto model = [](const std::string& experts) {
     return R"({"workload": {"model": {"layers": 2, "hidden": 64, "heads": 4, "intermediate": 32, "vocab": 100)" + experts +

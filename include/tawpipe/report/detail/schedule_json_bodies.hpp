@@ -73,7 +73,12 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
     step.bytes = read_bytes(value.at("bytes"));
     if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
     if (const auto inner = value.find("inner")) step.inner = inner->whole<std::int32_t>(1, 1 << 20);
-    if (const auto relayed = value.find("relayed")) step.relayed = read_bytes(*relayed);
+    if (const auto relayed = value.find("relayed")) {
+      step.relayed = read_bytes(*relayed);
+      if (step.kind != BodyStep::Kind::all_to_all || step.inner == 0)
+        relayed->fail("only an all_to_all among neighbours (inner) has a part that goes to others");
+      if (step.relayed > step.bytes) relayed->fail(concat("is a part of the step's ", step.bytes.value(), " bytes"));
+    }
   }
   if (const auto pieces = value.find("pieces")) step.pieces = pieces->whole<std::int32_t>(1, 1 << 20);
   if (const auto layer = value.find("layer")) step.layer = layer->whole<std::int32_t>(0, Transformer::max_layers);
