@@ -16,7 +16,7 @@ namespace {
 
 constexpr double tenth_faster = 1.1;
 /// Simulations of more tasks than this would take a good part of the search's time.
-constexpr std::int64_t max_changed_tasks = 600'000;
+constexpr std::int64_t max_changed_tasks = 1'500'000;
 
 bool all_have_8_bits(const Cluster& cluster) {
   for (const NodeType& kind : cluster.kinds()) {
