@@ -102,32 +102,30 @@ class PlanFamilies : public PlanTurns {
       best.candidate = one;
       best.impossible = false;
     };
+    const auto look_at = [&](std::size_t layout, std::size_t choice) {
+      Outcome one{.candidate = {layout, choice}};
+      bound(one);
+      best.cost += one.cost;
+      const bool fits = !one.impossible && one.candidate.need.fits;
+      if (fits) take_nearer(one.candidate);
+      return fits;
+    };
     for (const std::size_t choice : choices) {
       if (lost_[choice].nearest) take_nearer(*lost_[choice].nearest);
     }
+    const std::int64_t part = request_.budget / 128;
     int open = best.impossible ? 2 : 1;
-    std::int64_t most = request_.budget / 128;
-    for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < most; ++group) {
+    for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < part; ++group) {
       if (group->key >= PlanGroup::deferred) break;
       if (holds_[group->layout] == 0 || tasks_of(layouts_[group->layout]) > max_tasks) continue;
       const auto of = [&](std::size_t choice) { return choice >= group->begin && choice < group->end; };
       const auto choice = std::find_if(choices.begin(), choices.end(), of);
-      if (choice == choices.end()) continue;
-      Outcome one{.candidate = {group->layout, *choice}};
-      bound(one);
-      best.cost += one.cost;
-      if (one.impossible || !one.candidate.need.fits) continue;
-      --open;
-      take_nearer(one.candidate);
+      if (choice != choices.end() && look_at(group->layout, *choice)) --open;
     }
-    most += best.cost;
+    const std::int64_t most = best.cost + part;
     for (std::size_t layout = added; layout < layouts_.size(); ++layout) {
       for (const std::size_t choice : choices) {
-        if (family_of(choice) != ScheduleFamily::pipeline || best.cost >= most) continue;
-        Outcome one{.candidate = {layout, choice}};
-        bound(one);
-        best.cost += one.cost;
-        if (!one.impossible && one.candidate.need.fits) take_nearer(one.candidate);
+        if (family_of(choice) == ScheduleFamily::pipeline && best.cost < most) look_at(layout, choice);
       }
     }
     return best;
