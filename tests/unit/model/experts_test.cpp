@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "support/body_sums.hpp"
 #include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/activation.hpp"
@@ -260,12 +260,8 @@ TEST_CASE("a tensor-parallel rank has all copies, and gathers tokens for experts
     return tawpipe::share_stages(model, batch, recompute, std::vector{work}, sharing).front();
   };
   const auto part = shared(Recompute::none);
-  double sum = 0;
-  for (const auto& step : part.forward) sum += step.flops.value();
-  CHECK(sum == Approx(whole(model).forward.value() / 2));
-  sum = 0;
-  for (const auto& step : part.backward) sum += step.flops.value();
-  CHECK(sum == Approx((whole(model).backward_input + whole(model).backward_weight).value() / 2));
+  CHECK(support::flops(part.forward) == Approx(whole(model).forward.value() / 2));
+  CHECK(support::flops(part.backward) == Approx((whole(model).backward_input + whole(model).backward_weight).value() / 2));
   // Half of all, and of each layer the other half of kH numbers of 2 bytes.
   CHECK(part.work.saved == Bytes{whole(model).saved.value() / 2 + 2 * 12 * 16});
   CHECK(shared(Recompute::full).work.saved == Bytes{whole(model, Recompute::full).saved.value() / 2});
@@ -282,15 +278,6 @@ TEST_CASE("bodies with experts move and compute what their stage does") {
   Transformer model = tiny;
   model.hidden = 64;
   model.intermediate = 128;
-  const auto sums = [](const tawpipe::StageBody& body) {
-    double flops = 0;
-    double traffic = 0;
-    for (const auto& step : body) {
-      flops += step.flops.value();
-      traffic += static_cast<double>(step.traffic.value());
-    }
-    return std::pair{flops, traffic};
-  };
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const int ranks : {1, 2, 4}) {
       for (const bool again : {false, true}) {
@@ -298,12 +285,11 @@ TEST_CASE("bodies with experts move and compute what their stage does") {
         model.early_stop = again;
         const tawpipe::Sharing sharing{.tensor = ranks, .context = ranks == 4 ? 1 : 2};
         const auto part = tawpipe::share_stages(model, batch, recompute, std::vector{whole(model, recompute)}, sharing).front();
-        const auto [forward, forward_bytes] = sums(part.forward);
-        const auto [backward, backward_bytes] = sums(part.backward);
-        CHECK(forward == Approx(part.work.forward.value()));
-        CHECK(backward == Approx((part.work.recompute + part.work.backward_input + part.work.backward_weight).value()));
-        CHECK(forward_bytes == Approx(static_cast<double>(part.work.forward_traffic.value())).epsilon(1e-3));
-        CHECK(backward_bytes == Approx(static_cast<double>(part.work.backward_traffic.value())).epsilon(1e-3));
+        CHECK(support::flops(part.forward) == Approx(part.work.forward.value()));
+        CHECK(support::flops(part.backward) ==
+              Approx((part.work.recompute + part.work.backward_input + part.work.backward_weight).value()));
+        CHECK(support::traffic(part.forward) == Approx(static_cast<double>(part.work.forward_traffic.value())).epsilon(1e-3));
+        CHECK(support::traffic(part.backward) == Approx(static_cast<double>(part.work.backward_traffic.value())).epsilon(1e-3));
       }
     }
   }
