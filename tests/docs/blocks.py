@@ -28,7 +28,7 @@ ELSEWHERE = {
     "tests/gpu/": "needs a GPU; software_gpu runs the same programs without one", "LD_LIBRARY_PATH=": "for tests on GPUs",
     "RANK=": "needs a GPU", "torchrun": "needs a GPU", "srun": "needs a cluster", "mpirun": "needs several hosts; label mpi runs ranks",
     "NCCL_TOPO_DUMP_FILE=": "needs a GPU", "nvidia-smi": "needs a GPU", "tools/": "builds or downloads", "build-torch/": "needs PyTorch",
-    "tests/fuzz/run": "runs for hours; label fuzz for seconds", "man": "needs an installed package",
+    "tests/fuzz/run": "runs for hours; label fuzz draws a little", "man": "needs an installed package",
 }
 PATTERNS = {
     " ...": "a pattern; its flags are checked", "NAME": "a pattern; docs.pictures draws each of them", "truth/": "reads data of others",
