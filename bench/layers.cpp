@@ -29,7 +29,7 @@ struct Case {
   Batch batch;
 };
 
-/// Two small text models, and one whose products are large.
+/// Three small text models, and one whose products are large. bench/layers_pytorch.py has two of them.
 const Case cases[] = {
     {"hidden_128",
      {.layers = 1, .hidden = 128, .heads = 4, .kv_heads = 4, .intermediate = 352, .vocab = 256, .dtype = Dtype::f32},
@@ -37,6 +37,9 @@ const Case cases[] = {
     {"hidden_256",
      {.layers = 1, .hidden = 256, .heads = 8, .kv_heads = 8, .intermediate = 704, .vocab = 256, .dtype = Dtype::f32},
      {.sequence = 256, .microbatch_size = 4, .global_batch = 4}},
+    {"hidden_512",
+     {.layers = 1, .hidden = 512, .heads = 8, .kv_heads = 8, .intermediate = 1408, .vocab = 256, .dtype = Dtype::f32},
+     {.sequence = 256, .microbatch_size = 2, .global_batch = 2}},
     {"hidden_1024",
      {.layers = 1, .hidden = 1024, .heads = 16, .kv_heads = 4, .intermediate = 2816, .vocab = 4096, .dtype = Dtype::f32},
      {.sequence = 512, .microbatch_size = 1, .global_batch = 1}},

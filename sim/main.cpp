@@ -14,6 +14,9 @@
 #include <vector>
 
 #include "arguments.hpp"
+#if TAWPIPE_COMMAND_EXECUTES
+#include "choose_kernels.hpp"
+#endif
 #include "commands/chakra.hpp"
 #include "commands/completion.hpp"
 #include "commands/exchange.hpp"
@@ -297,6 +300,9 @@ void keep_freed_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
+#if TAWPIPE_COMMAND_EXECUTES
+  tawpipe::sim::choose_kernels(argv);
+#endif
   keep_freed_memory();
   try {
     return run(argc, argv);

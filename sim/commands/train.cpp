@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "../choose_kernels.hpp"
 #include "../execution.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"
@@ -222,6 +223,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
                           request.execution.backend, format_count(run.model.model.parameters()), request.execution.dtype,
                           format_count(run.model.batch.global_batch * run.model.batch.sequence)));
+  const bool on_processors = request.execution.backend != "cuda";
+  if (on_processors) report.head(concat("GEMMs by ", kernels_text(layers::host::blas_kernels()), "\n"));
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   nlohmann::ordered_json step_seconds = nlohmann::ordered_json::array();
   IterationResult last;
@@ -296,6 +299,10 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     json["ranks"] = schedule.ranks();
     json["backend"] = request.execution.backend;
     json["dtype"] = request.execution.dtype;
+    if (on_processors) {
+      const layers::host::BlasKernels kernels = layers::host::blas_kernels();
+      json["gemms"] = {{"library", kernels.library}, {"kernels", kernels.processor}};
+    }
     json["parameters"] = run.model.model.parameters();
     json["tokens_per_step"] = run.model.batch.global_batch * run.model.batch.sequence;
     json["first_step"] = first;

@@ -16,6 +16,12 @@ import unittest
 TAWPIPE = os.path.abspath(sys.argv.pop(1))
 
 
+def await_step(process):
+    """Returns once a step is done."""
+    while not process.stdout.readline().startswith("step"):
+        assert process.poll() is None
+
+
 class Signals(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
@@ -33,8 +39,7 @@ class Signals(unittest.TestCase):
         """A run that would take days, in its first steps."""
         process = subprocess.Popen(self.flags(100_000_000, "--save", "run", *more), cwd=self.folder, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        process.stdout.readline()  # a step is done
+        await_step(process)
         return process
 
     def last_step(self):
@@ -60,8 +65,7 @@ class Signals(unittest.TestCase):
     def test_without_a_folder_it_ends_at_once(self):
         process = subprocess.Popen(self.flags(100_000_000, "--log-every", "1", "--json", "run.json"), cwd=self.folder,
                                    stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        process.stdout.readline()
+        await_step(process)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=300)
         self.assertEqual(process.returncode, -signal.SIGTERM)
