@@ -43,6 +43,12 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
     refuse_model(model, concat(model.is_latent() ? "latent attention" : "first layers without experts",
                                " can be simulated, but not computed by this code"));
   }
+  if (model.window > 0) refuse_model(model, "attention within a window can be simulated, but not computed by this code");
+  if (model.bias_parameters() > 0 || model.qk_norm_parameters() > 0 || model.shared_gate) {
+    refuse_model(model,
+                 "biases, norms of queries and keys and gates of shared experts can be simulated, but not computed by "
+                 "this code");
+  }
   if (!model.gated) refuse_model(model, "this code computes SwiGLU; a model without its gate can be simulated, but not computed");
   if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {

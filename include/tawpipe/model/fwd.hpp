@@ -5,6 +5,8 @@
 namespace tawpipe::inline v0 {
 
 struct Batch;
+struct DecoderConstants;
+struct HuggingFaceConfig;
 struct LayerStack;
 class ParameterBlocks;
 class ParameterOrder;

@@ -5,45 +5,41 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
+#include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// The model that the text of a config.json describes.
-///
-/// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size;
-/// num_key_value_heads (default: as many as heads), head_dim (default: hidden_size / heads),
-/// tie_word_embeddings (default: false), torch_dtype or dtype (default: bfloat16). model_type must
-/// be llama, mistral, qwen2 or qwen3 where given, or of experts in every layer but the first:
-///   mixtral    num_local_experts, num_experts_per_tok; intermediate_size is an expert's width
-///   olmoe      num_experts, num_experts_per_tok; the same
-///   qwen3_moe  num_experts, num_experts_per_tok, moe_intermediate_size, an expert's width in place
-///              of intermediate_size; decoder_sparse_step 1 and no mlp_only_layers where given
-///   qwen2_moe  the same, and shared_expert_intermediate_size
-///   glm4_moe   n_routed_experts, num_experts_per_tok, moe_intermediate_size, first_k_dense_replace:
-///              so many first layers without experts, of intermediate_size; n_shared_experts, each
-///              of moe_intermediate_size (default: none); moe_layer_freq 1 where given
-///   deepseek_v2, deepseek_v3, kimi_k2  the same with latent attention: kv_lora_rank,
-///              qk_nope_head_dim, qk_rope_head_dim, v_head_dim, q_lora_rank (default: none); head_dim
-///              is not read
-/// Ignored: biases (a Qwen2, a GLM-4.5 have some) and norms of queries and keys (a Qwen3, an OLMoE),
-/// less than 0.01 % of their parameters, the gate of a shared expert (a Qwen2), how experts are
-/// chosen and the weights of a token's are normed, prediction of several tokens
-/// (num_nextn_predict_layers), a sliding window (attention counts as full), quantization.
-/// Source: Hugging Face transformers, models/*/configuration_*.py.
+/// What a config.json says of a model.
+struct HuggingFaceConfig {
+  /// In 16 bits, whatever the weights are stored in; its notes say what was assumed or left out.
+  Transformer model = {};
+  DecoderConstants constants = {};
+  std::string type = {};         ///< model_type, "mixtral"; empty where it is not given
+  std::string stored_name = {};  ///< _name_or_path
+  Dtype stored = Dtype::bf16;    ///< in which the weights are stored: torch_dtype, or dtype
+  /// Sentences that name keys which predictions know how to take, and no computation here does.
+  std::vector<std::string> not_computed = {};
+};
+
+/// The model that the text of a config.json describes. Every key is used, known to change nothing,
+/// or refused by its name: model/detail/config_keys.hpp has them all, model/detail/decoder_types.hpp
+/// the values of model_type.
 /// @param source  the text's name in messages, e.g. its path
 /// @param name    the model's name
-/// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a
-/// wrong type, the model is of another type, layers with and without experts take turns, or
-/// Transformer::check refuses its sizes.
-TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name);
+/// @throws InputError  if the text is not JSON (naming line and column), a key is missing, of a
+/// wrong type or not known, a value is not modelled, the model is of another type, layers with and
+/// without experts or windows take turns, or Transformer::check refuses its sizes.
+TAWPIPE_INLINE HuggingFaceConfig parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name);
 
 /// Reads a config.json, or the one inside a folder. The model takes the folder's name.
 /// @throws InputError  if there is no such file, it is larger than 1 MiB, or as
 /// parse_huggingface_config().
-TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path);
+TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path);
 
 /// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a
 /// folder with one (in that order).
@@ -56,14 +52,14 @@ TAWPIPE_INLINE Transformer resolve_model(std::string_view text);
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
 #include "tawpipe/json/json_reader.hpp"
-#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/detail/config_keys.hpp"
 #include "tawpipe/model/models.hpp"
 
 namespace tawpipe::inline v0 {
@@ -80,73 +76,119 @@ inline std::string abbreviated(std::string_view text) {
   return text.size() > 60 ? out + "..." : out;
 }
 
-/// What a model_type calls its number of experts, the width of each and that of the shared one.
-struct ExpertKeys {
-  std::string_view type;
-  std::string_view experts;
-  std::string_view width = "intermediate_size";
-  std::string_view shared = {};  ///< none: there is no shared expert
-  bool counts_shared = false;    ///< `shared` is a number of experts, and layers before all others have none
-  bool latent = false;           ///< latent attention
-};
-inline constexpr ExpertKeys expert_keys[] = {
-    {"mixtral", "num_local_experts"},
-    {"qwen2_moe", "num_experts", "moe_intermediate_size", "shared_expert_intermediate_size"},
-    {"qwen3_moe", "num_experts", "moe_intermediate_size"},
-    {"olmoe", "num_experts"},
-    {"deepseek_v2", "n_routed_experts", "moe_intermediate_size", "n_shared_experts", true, true},
-    {"deepseek_v3", "n_routed_experts", "moe_intermediate_size", "n_shared_experts", true, true},
-    {"kimi_k2", "n_routed_experts", "moe_intermediate_size", "n_shared_experts", true, true},
-    {"glm4_moe", "n_routed_experts", "moe_intermediate_size", "n_shared_experts", true},
-};
-inline constexpr std::string_view dense_types[] = {"llama", "mistral", "qwen2", "qwen3"};
+/// Limits of a config.json.
+inline constexpr JsonLimits config_limits{.depth = 32};
 
-/// Refuses a step from layer to layer with experts other than 1.
-inline void check_step(JsonValue config, std::string_view key) {
-  const auto step = config.find_given(key);
-  if (step && !(step->is_number() && step->number() == 1)) {
-    step->fail("layers with and without experts that take turns are not modelled; it must be 1, for experts in every layer");
-  }
-}
-
-/// Rejects models that `Transformer` cannot describe. @return the keys of its experts; null: dense
-inline const ExpertKeys* check_modelled(JsonValue config) {
+inline const DecoderType& decoder_type_of(JsonValue config) {
   const auto type = config.find_given("model_type");
-  for (const ExpertKeys& keys : expert_keys) {
-    if (!type || !type->is_text() || type->text() != keys.type) continue;
-    check_step(config, "decoder_sparse_step");
-    check_step(config, "moe_layer_freq");
-    const auto dense = config.find_given("mlp_only_layers");
-    if (dense && dense->size() > 0) {
-      dense->fail("single layers without experts are not modelled; it must be empty, for experts in every layer");
-    }
-    return &keys;
-  }
-  check_step(config, "interleave_moe_layer_step");
-  for (const std::string_view key : {"num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size"}) {
-    const auto value = config.find_given(key);
-    if (!value || (value->is_number() && (value->number() == 0 || value->number() == 1))) continue;
-    value->fail(
-        "describes a mixture of experts, which is modelled where model_type is mixtral, qwen2_moe, qwen3_moe, olmoe, "
-        "deepseek_v2, deepseek_v3, kimi_k2 or glm4_moe; give one of these or a dense decoder");
-  }
-  if (type && std::find(std::begin(dense_types), std::end(dense_types), type->text()) == std::end(dense_types)) {
-    type->fail(concat(quote(abbreviated(type->text())),
-                      " is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, "
-                      "deepseek_v2, deepseek_v3, kimi_k2, glm4_moe"));
-  }
-  return nullptr;
+  if (!type) return decoder_types[0];
+  const DecoderType* const known = find_decoder_type(type->text());
+  if (known == nullptr) type->fail(concat(quote(abbreviated(type->text())), " ", why_refused(type->text())));
+  return *known;
 }
 
-/// The experts of a config, and the first layers without.
-inline void read_experts(JsonValue config, const ExpertKeys& keys, Transformer& model) {
-  model.experts = config.at(keys.experts).whole<int>(1);
-  model.experts_per_token = config.at("num_experts_per_tok").whole<int>(1);
-  if (!keys.counts_shared) {
-    if (!keys.shared.empty()) model.shared_width = config.at(keys.shared).whole<int>();
-    return;
+/// What a file says that leaves out all keys which may be left out.
+inline ConfigReading unread_config(JsonValue config, const DecoderType& type, std::string_view name) {
+  ConfigReading reading{.type = type};
+  Transformer& model = reading.model();
+  model.name = abbreviated(name);
+  if (!config.has("head_dim") && type.head_dim > 0) model.head_dim = type.head_dim;  // null: hidden / heads
+  model.window = config.has("sliding_window") ? 0 : type.window;                     // null: none
+  model.qkv_bias = type.qkv_bias;
+  model.qk_norm = type.qk_norm;
+  model.shared_gate = type.shared_gate;
+  reading.constants() = {.rope_theta = type.theta,
+                         .norm_epsilon = type.epsilon,
+                         .positions = type.positions,
+                         .rotary_part = type.rotary_part,
+                         .router = {.sum_to_one = type.sum_to_one}};
+  if (const auto given = config.find_given("model_type")) {
+    reading.read.type = given->text();
+  } else {
+    reading.note("model_type", concat("is missing; the model is taken to be a ", type.name));
   }
-  if (const auto shared = config.find_given(keys.shared)) {
+  if (!type.router.empty()) reading.not_computed("model_type", concat("the router of a ", type.name, " ", type.router));
+  return reading;
+}
+
+/// Whether it is one of the values that change nothing.
+inline bool has_value(std::string_view values, JsonValue value) {
+  if (value.is_list()) return value.size() == 0 && has_word(values, "[]");
+  if (value.is_object()) return value.members().empty() && has_word(values, "{}");
+  return has_word(values, value.shown());
+}
+
+inline void read_keys(JsonValue config, ConfigReading& reading) {
+  for (const ConfigKey& row : config_keys) {
+    if (find_config_key(row.key, reading.type.name) != &row) continue;
+    const auto value = config.find_given(row.key);
+    if (!value) {
+      if (row.required && !(row.may_be_null && config.has(row.key))) config.fail(concat(quote(row.key), " is missing"));
+      continue;
+    }
+    if (row.read != nullptr) {
+      row.read(reading, *value);
+    } else if (row.role == KeyRole::only && !has_value(row.values, *value)) {
+      value->fail(row.why);
+    }
+  }
+  std::string unknown;
+  for (const auto& [key, value] : config.members()) {
+    if (value.is_null() || find_config_key(key, reading.type.name) != nullptr || has_word(idle_keys, key)) continue;
+    unknown += concat(unknown.empty() ? "" : ", ", abbreviated(key));
+  }
+  if (unknown.empty()) return;
+  config.fail(concat("keys that are not known in a ", reading.type.name, ", and may change it: ", unknown.substr(0, 400),
+                     "; where they change nothing, take them out of a copy of the file"));
+}
+
+/// The window of all layers, where they have the same.
+inline void finish_window(JsonValue config, ConfigReading& reading) {
+  Transformer& model = reading.model();
+  const bool switched = has_word(config_types::window_switch, reading.type.name);
+  if (switched && !(reading.use_window && reading.use_window->boolean())) model.window = 0;
+  if (const auto types = reading.layer_types) {
+    int within = 0;
+    for (const JsonValue type : *types) {
+      if (type.text() == "sliding_attention") {
+        ++within;
+      } else if (type.text() != "full_attention") {
+        type.expected("full_attention, or sliding_attention in all layers");
+      }
+    }
+    if (std::cmp_not_equal(types->size(), model.layers)) types->fail(concat("has not one for each of ", model.layers, " layers"));
+    if (within != 0 && within != model.layers) types->fail("windows in some of the layers are not modelled; all must be alike");
+    if (within == 0 && !switched && model.window > 0)
+      types->fail("full attention in all layers contradicts the window; give sliding_window null");
+    if (within > 0 && model.window == 0) types->fail("attention within a window needs sliding_window, and use_sliding_window");
+    if (within == 0) model.window = 0;
+  } else if (switched && model.window > 0) {
+    const int first = reading.first_window_layer ? reading.first_window_layer->whole<int>() : 28;
+    if (first >= model.layers) {
+      model.window = 0;
+    } else if (first > 0) {
+      config.at("use_sliding_window")
+          .fail(concat("windows from layer ", first, " on (max_window_layers) are not modelled; all layers must be alike"));
+    }
+  }
+}
+
+inline void finish_positions(ConfigReading& reading, double theta_before) {
+  DecoderConstants& constants = reading.constants();
+  if (reading.rope_theta) {
+    const double theta = reading.rope_theta->positive();
+    if (constants.rope_theta != theta_before && constants.rope_theta != theta)
+      reading.rope_theta->fail(concat("is ", constants.rope_theta, " in rope_parameters; give one of them"));
+    constants.rope_theta = theta;
+  }
+  if (reading.turned > 0) constants.rotary_part = reading.turned / static_cast<double>(reading.model().head_size());
+}
+
+inline void finish_experts(JsonValue config, ConfigReading& reading) {
+  Transformer& model = reading.model();
+  if (model.dense_layers > 0)
+    model.dense_width = (reading.dense_width ? *reading.dense_width : config.at("intermediate_size")).whole<int>();
+  if (const auto shared = reading.shared_experts) {
     const std::int64_t width = shared->whole<std::int64_t>(0, Transformer::max_experts) * model.intermediate;
     if (width > Transformer::max_expert_width) {
       shared->fail(concat("shared experts of width ", model.intermediate, " are too wide together; the most is ",
@@ -154,59 +196,34 @@ inline void read_experts(JsonValue config, const ExpertKeys& keys, Transformer& 
     }
     model.shared_width = static_cast<int>(width);
   }
-  if (const auto groups = config.find_given("n_group")) model.expert_groups = groups->whole<int>(1, Transformer::max_experts);
-  if (const auto chosen = config.find_given("topk_group"))
-    model.groups_per_token = chosen->whole<int>(1, Transformer::max_experts);
-  model.dense_layers = config.at("first_k_dense_replace").whole<int>(0);
-  if (model.dense_layers > 0) model.dense_width = config.at("intermediate_size").whole<int>();
+  if (model.shared_width == 0) model.shared_gate = false;
+  if (reading.balances)
+    reading.constants().router.balance = reading.balance ? reading.balance->positive_or_zero() : reading.type.balance;
 }
-
-inline void read_latent_attention(JsonValue config, Transformer& model) {
-  const auto size = [&](std::string_view key, int least) { return config.at(key).whole<int>(least, Transformer::max_hidden); };
-  if (const auto rank = config.find_given("q_lora_rank")) model.query_rank = rank->whole<int>(1, Transformer::max_hidden);
-  model.key_value_rank = size("kv_lora_rank", 1);
-  model.rope_width = size("qk_rope_head_dim", 0);
-  model.head_dim = size("qk_nope_head_dim", 0) + model.rope_width;
-  model.value_size = size("v_head_dim", 1);
-}
-
-/// Limits of a config.json, which may also contain anything that is not read.
-inline constexpr JsonLimits config_limits{.depth = 32};
 
 }  // namespace detail
 
-TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
+TAWPIPE_INLINE HuggingFaceConfig parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
   const JsonDocument json{text, concat("config ", quote(source)), detail::config_limits};
   const JsonValue config = json.root();
-  const detail::ExpertKeys* const experts = detail::check_modelled(config);
-  Transformer model{.name = detail::abbreviated(name),
-                    .layers = config.at("num_hidden_layers").whole<int>(),
-                    .hidden = config.at("hidden_size").whole<int>(),
-                    .heads = config.at("num_attention_heads").whole<int>(),
-                    .intermediate = config.at(experts != nullptr ? experts->width : "intermediate_size").whole<int>(),
-                    .vocab = config.at("vocab_size").whole<int>()};
-  if (experts != nullptr) detail::read_experts(config, *experts, model);
-  if (const auto tied = config.find_given("tie_word_embeddings")) model.tied = tied->boolean();
-  const auto kv_heads = config.find_given("num_key_value_heads");
-  model.kv_heads = kv_heads ? kv_heads->whole<int>() : model.heads;
-  if (experts != nullptr && experts->latent) {
-    detail::read_latent_attention(config, model);
-  } else if (const auto head_dim = config.find_given("head_dim")) {
-    model.head_dim = head_dim->whole<int>();
-  }
-  auto dtype = config.find_given("torch_dtype");
-  if (!dtype) dtype = config.find_given("dtype");  // its name in newer files
-  model.dtype = dtype ? dtype->parsed(parse_dtype) : Dtype::bf16;
-  if (model.dtype == Dtype::f8) dtype->fail("8-bit floats are not modelled: a device's peak is of 16-bit ones; give bfloat16");
+  const detail::DecoderType& type = detail::decoder_type_of(config);
+  detail::ConfigReading reading = detail::unread_config(config, type, name);
+  detail::read_keys(config, reading);
+  Transformer& model = reading.model();
+  if (model.kv_heads == 0 && !config.find_given("num_key_value_heads")) model.kv_heads = model.heads;
+  if (type.latent) model.head_dim = reading.unturned + model.rope_width;
+  detail::finish_window(config, reading);
+  detail::finish_experts(config, reading);
   try {
     model.check();
   } catch (const InputError& error) {
     config.fail(concat("cannot be used: ", error.what()));
   }
-  return model;
+  detail::finish_positions(reading, type.theta);
+  return std::move(reading.read);
 }
 
-TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path) {
+TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path) {
   std::error_code ignored;
   std::filesystem::path file{path};
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
@@ -222,7 +239,7 @@ TAWPIPE_INLINE Transformer resolve_model(std::string_view text) {
   const std::string path{text};
   std::error_code ignored;
   const bool means_path = text.find('/') != std::string_view::npos || text.ends_with(".json");
-  if (means_path || (!text.empty() && std::filesystem::exists(path, ignored))) return read_huggingface_config(path);
+  if (means_path || (!text.empty() && std::filesystem::exists(path, ignored))) return read_huggingface_config(path).model;
   throw InputError(models::detail::unknown_model(detail::abbreviated(text),
                                                  "any llama-LxH such as llama-24x512, or the path of a config.json"));
 }

@@ -27,7 +27,9 @@ struct ParameterTensor {
 /// [H], feed-forward norm [H]; final norm [H]; output matrix [vocab, hidden] unless it is the
 /// embedding's. With experts, in place of gate, down and up: router [E, H], the three of each
 /// expert, those of the shared expert. With latent attention: queries down and up, keys and values
-/// down and up, output, and before the other norms those of the short vectors. Matrices are row-major [out, in]: y = x W^T.
+/// down and up, output, and before the other norms those of the short vectors. After all matrices
+/// biases in their order, the shared expert's gate [1, H], and norms of queries and of keys, where
+/// the model has them. Matrices are row-major [out, in]: y = x W^T.
 /// Source of names and order: the reference decoder of arXiv:2511.09741 (wq wk wv wo w1 w2 w3).
 class ParameterOrder : public ParameterBlocks {
  public:
@@ -84,6 +86,23 @@ class ParameterOrder : public ParameterBlocks {
         add(layer + "feed_forward.gate.weight", {model_.experts, hidden});
         for (int e = 0; e < model_.experts; ++e) add_mlp(concat(layer, "feed_forward.experts.", e, "."), model_.intermediate);
         if (model_.shared_width > 0) add_mlp(layer + "feed_forward.shared_experts.", model_.shared_width);
+      }
+      if (model_.qkv_bias) {
+        add(layer + "attention.wq.bias", {model_.query_width()});
+        add(layer + "attention.wk.bias", {model_.key_width()});
+        add(layer + "attention.wv.bias", {model_.key_width()});
+      }
+      if (model_.output_bias) add(layer + "attention.wo.bias", {hidden});
+      if (model_.mlp_bias) {
+        add(layer + "feed_forward.w1.bias", {model_.intermediate});
+        add(layer + "feed_forward.w2.bias", {hidden});
+        if (model_.gated) add(layer + "feed_forward.w3.bias", {model_.intermediate});
+      }
+      if (model_.shared_gate && i >= model_.dense_layers) add(layer + "feed_forward.shared_gate.weight", {1, hidden});
+      if (model_.qk_norm != QkNorm::none) {
+        const bool of_head = model_.qk_norm == QkNorm::head;
+        add(layer + "attention.q_norm.weight", {of_head ? model_.head_size() : model_.query_width()});
+        add(layer + "attention.k_norm.weight", {of_head ? model_.head_size() : model_.key_width()});
       }
       if (model_.query_rank > 0) add(layer + "attention.q_norm.weight", {model_.query_rank});
       if (model_.is_latent()) add(layer + "attention.kv_norm.weight", {model_.key_value_rank});

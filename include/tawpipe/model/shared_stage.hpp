@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_name.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
@@ -33,6 +35,17 @@ inline constexpr int context_exchanges = 4;
 constexpr std::string_view name(ContextExchange exchange) {
   constexpr std::string_view names[context_exchanges] = {"all-gather", "ring", "all-to-all", "all-to-all+ring"};
   return names[static_cast<int>(exchange)];
+}
+
+/// Whether ranks pass blocks of keys and values around, a kernel of attention for each block.
+constexpr bool passes_blocks(ContextExchange exchange) {
+  return exchange == ContextExchange::ring || exchange == ContextExchange::two_level;
+}
+/// Attention within a window is not computed by blocks. Source: Transformer Engine,
+/// pytorch/attention/dot_product_attention/context_parallel.py: attn_forward_func_with_cp.
+[[noreturn]] inline void refuse_ring_of_window(ContextExchange exchange) {
+  throw InputError(
+      concat("context exchange ", name(exchange), " has no attention within a window; use all-gather or all-to-all"));
 }
 
 /// Parses the name of an exchange. @throws InputError  naming the nearest and all known names.

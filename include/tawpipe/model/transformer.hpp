@@ -7,45 +7,22 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
-#include "tawpipe/core/parse_name.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/kernel.hpp"
+#include "tawpipe/model/layer_code.hpp"
 #include "tawpipe/model/layer_stack.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// Whose code runs the layers, which decides the kernels and what is exchanged.
-enum class LayerCode : std::uint8_t {
-  /// Megatron-LM and Transformer Engine: projections of one input are one product, the rest is
-  /// fused
-  megatron,
-  torchtitan,        ///< torchtitan, compiled: a product for each matrix; 8-bit products by torchao
-  torchtitan_eager,  ///< the same without torch.compile: each operator of PyTorch is a kernel
-  composer,          ///< LLM Foundry's by Composer and PyTorch's first FSDP: kernels as megatron's
-  /// Megatron-LM without gradient accumulation fusion (before 2022, without APEX, under DeepSpeed):
-  /// products write a microbatch's gradients of weights, and kernels of their own add them
-  megatron_unfused,
-};
-inline constexpr int layer_codes = 5;
-
-/// Its name in files, "torchtitan".
-constexpr std::string_view name(LayerCode code) {
-  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager", "composer", "megatron-unfused"};
-  return names[static_cast<int>(code)];
-}
-/// Parses the name of a code. @throws InputError  naming the nearest and all known names.
-inline LayerCode parse_layer_code(std::string_view text) {
-  return detail::parse_name<LayerCode, layer_codes>("code of layers", text);
-}
-
 /// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm,
-/// SwiGLU; no biases. A GPT is a model without the gate; its biases and learned positions are left
-/// out.
+/// SwiGLU; without biases unless they are asked for. A GPT is a model without the gate; its learned
+/// positions are left out.
 ///
 /// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I =
 /// intermediate: query [H, Q], key and value [H, K], output [Q, H], gate (if gated) and up [H, I],
@@ -118,6 +95,16 @@ struct Transformer {
   int rope_width = 0;
   int value_size = 0;
 
+  /// A token attends to itself and the window - 1 before it; 0: to all before it.
+  int window = 0;
+  bool qkv_bias = false;     ///< queries, keys and values have biases
+  bool output_bias = false;  ///< and so has attention's output
+  bool mlp_bias = false;     ///< gate, up and down have biases
+  QkNorm qk_norm = QkNorm::none;
+  bool shared_gate = false;  ///< a product [1, H] scales the shared expert's result
+  /// Sentences on what was assumed or left out when the model was read, for users.
+  std::vector<std::string> notes = {};
+
   static constexpr int max_layers = LayerStack::max_layers;
   static constexpr int max_hidden = 1 << 17;        ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;  ///< also of all that a token passes
@@ -139,14 +126,26 @@ struct Transformer {
   }
   /// The width of heads in attention's operations: Q, or the mean of keys' and values'.
   std::int64_t attention_width() const { return (query_width() + value_width()) / 2; }
-  /// Numbers of a token between its normed hidden state and attention, all of which are kept: Q + 2K;
-  /// latent: both short vectors before and after their norms, queries, keys and values.
+  /// Numbers of a token's queries and keys where these are normed, Q + K.
+  std::int64_t qk_normed_width() const { return qk_norm == QkNorm::none ? 0 : query_width() + key_width(); }
+  /// Numbers of a token between its normed hidden state and attention, all of which are kept: Q + 2K,
+  /// and queries and keys before their norms; latent: both short vectors before and after their norms,
+  /// queries, keys and values.
   std::int64_t attention_inputs() const {
-    return is_latent() ? 2 * latent_width() - rope_width + 2 * query_width() + value_width() : query_width() + 2 * key_width();
+    return is_latent() ? 2 * latent_width() - rope_width + 2 * query_width() + value_width()
+                       : query_width() + 2 * key_width() + qk_normed_width();
   }
   /// Numbers of a token that rotary embedding reads and writes: Q + K, or with latent attention 2Q, and
-  /// those that the norms of its short vectors do.
-  std::int64_t turned_width() const { return query_width() + (is_latent() ? query_width() : key_width()) + latent_width(); }
+  /// those that norms of queries and keys or of short vectors do.
+  std::int64_t turned_width() const {
+    return query_width() + (is_latent() ? query_width() : key_width()) + latent_width() + qk_normed_width();
+  }
+  /// Twice the tokens that a token attends to on average, half of itself counted: S; with a window W
+  /// below it (W^2 + 2(S - W)W) / S.
+  double attention_span(std::int64_t sequence) const {
+    const auto all = static_cast<double>(sequence);
+    return window == 0 || window >= sequence ? all : window * (2 * all - window) / all;
+  }
   /// Numbers of both short vectors of latent attention, and of the keys' turned part.
   std::int64_t latent_width() const { return std::int64_t{query_rank} + key_value_rank + rope_width; }
   /// Width of what queries are products of: H, or that of their short vector.
@@ -248,16 +247,28 @@ struct Transformer {
   std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
-  /// Parameters of one layer: its matrices and two norms of H; with latent attention also the norms
-  /// of its short vectors.
+  /// Parameters of a layer's biases: Q + 2K of queries, keys and values, H of the output, 2I + H of
+  /// the MLP.
+  std::int64_t bias_parameters() const {
+    return (qkv_bias ? query_width() + 2 * key_width() : 0) + (output_bias ? hidden : 0) +
+           (mlp_bias ? (mlp_matrices() - 1) * std::int64_t{intermediate} + hidden : 0);
+  }
+  /// Parameters of the norms of queries and keys.
+  std::int64_t qk_norm_parameters() const {
+    return qk_norm == QkNorm::none ? 0 : qk_norm == QkNorm::head ? 2 * head_size() : query_width() + key_width();
+  }
+  /// Parameters of one layer: its matrices, two norms of H, those of queries and keys or of latent
+  /// attention's short vectors, biases and the shared expert's gate.
   std::int64_t layer_parameters() const {
-    return layer_matrix_parameters() + 2 * std::int64_t{hidden} + query_rank + key_value_rank;
+    return layer_matrix_parameters() + 2 * std::int64_t{hidden} + query_rank + key_value_rank + bias_parameters() +
+           qk_norm_parameters() + (shared_gate ? hidden : 0);
   }
   /// The model without experts whose layers are the first `dense_layers` of this one.
   Transformer of_dense_layers() const {
     Transformer dense = *this;
     dense.experts = dense.experts_per_token = dense.shared_width = dense.dense_layers = dense.dense_width = 0;
     dense.expert_groups = dense.groups_per_token = 1;
+    dense.shared_gate = false;
     dense.intermediate = dense_width;
     return dense;
   }
@@ -298,6 +309,7 @@ struct Transformer {
   }
   void check_experts() const;
   void check_latent() const;
+  void check_details() const;
   void check_size(int value, std::string_view what, int most) const {
     if (value < 1 || value > most) fail(concat(what, " must be 1 to ", most, ", not ", value));
   }
@@ -309,91 +321,5 @@ struct Transformer {
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
-namespace tawpipe::inline v0 {
-
-TAWPIPE_INLINE void Transformer::check() const {
-  check_size(layers, "the number of layers", max_layers);
-  check_size(hidden, "the hidden size", max_hidden);
-  check_size(heads, "the number of heads", max_hidden);
-  check_size(kv_heads, "the number of key-value heads", max_hidden);
-  check_size(intermediate, "the intermediate size", max_intermediate);
-  check_size(vocab, "the vocabulary", max_vocab);
-  if (loss_chunk < 0 || loss_chunk > max_vocab) {
-    fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
-                " entries, and 0 is all at once"));
-  }
-  if (recompute_layers < 0 || recompute_layers > max_layers) {
-    fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));
-  }
-  if (narrow_gathers && products != ProductFormat::fp8) {
-    fail(concat("weights are gathered in 8 bits where products are in fp8, with one scale for each tensor, not in ",
-                tawpipe::name(products)));
-  }
-  if (head_dim) {
-    check_size(*head_dim, "the head size", max_hidden);
-  } else if (hidden % heads != 0) {
-    fail(concat(heads, " heads do not divide the hidden size of ", hidden,
-                "; choose a divisor of it, or give the head size (head_dim)"));
-  }
-  if (heads % kv_heads != 0) {
-    fail(concat(kv_heads, " key-value heads do not divide the ", heads, " heads; each must serve equally many"));
-  }
-  if (query_width() > max_hidden) {
-    fail(concat(heads, " heads of ", head_size(), " are too wide together; the most is ", max_hidden));
-  }
-  if (!(utilization >= 0 && utilization <= 1)) {
-    fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
-  }
-  check_experts();
-  check_latent();
-}
-
-TAWPIPE_INLINE void Transformer::check_experts() const {
-  if (experts == 0) {
-    if (experts_per_token != 0) fail(concat(experts_per_token, " experts a token, but no experts"));
-    if (shared_width != 0) fail(concat("a shared expert of width ", shared_width, ", but no experts beside it"));
-    if (dense_layers != 0 || dense_width != 0) fail("first layers without experts, but no experts in the others");
-    if (expert_groups != 1 || groups_per_token != 1) fail("groups of experts, but no experts");
-    return;
-  }
-  if (dense_layers < 0 || dense_layers >= layers)
-    fail(concat(dense_layers, " first layers without experts are impossible; give 0 to ", layers - 1));
-  if (dense_layers > 0) check_size(dense_width, "the width of the first layers' MLP", max_intermediate);
-  check_size(experts, "the number of experts", max_experts);
-  check_size(experts_per_token, "the number of experts a token", experts);
-  if (expert_groups < 1 || experts % expert_groups != 0)
-    fail(concat(expert_groups, " groups do not divide the ", experts, " experts equally"));
-  check_size(groups_per_token, "the number of groups a token", expert_groups);
-  if (experts_per_token > groups_per_token * (experts / expert_groups))
-    fail(concat(groups_per_token, " of ", expert_groups, " groups have fewer than the ", experts_per_token, " experts a token"));
-  if (shared_width < 0) fail(concat("a shared expert of width ", shared_width, " is impossible; 0 is none"));
-  if (mlp_width() > max_expert_width)
-    fail(concat(experts, " experts of width ", intermediate, " are too wide together; the most is ", max_expert_width));
-  if (std::max(token_width(), routed_copies()) > max_intermediate)
-    fail(concat(experts_per_token, " experts a token are too wide together; the most is ", max_intermediate));
-  if (code != LayerCode::megatron && code != LayerCode::megatron_unfused)
-    fail(concat("experts are known as Megatron-LM runs them, not with the layers' code ", tawpipe::name(code)));
-  if (!fused_attention) fail("experts come with fused attention; code with unfused attention (2021 and 2022) has none");
-}
-
-TAWPIPE_INLINE void Transformer::check_latent() const {
-  if (!is_latent()) {
-    if (query_rank != 0 || rope_width != 0 || value_size != 0) fail("parts of latent attention, but no key_value_rank");
-    return;
-  }
-  check_size(key_value_rank, "the rank of keys and values", max_hidden);
-  check_size(value_size, "the size of a value's head", max_hidden);
-  if (query_rank < 0 || query_rank > max_hidden) fail(concat("a rank of queries of ", query_rank, " is impossible; 0 is none"));
-  if (rope_width < 0 || rope_width > head_size())
-    fail(concat("a turned part of ", rope_width, " is impossible; a head has ", head_size()));
-  if (kv_heads != heads) fail("latent attention has as many key-value heads as heads");
-  if ((head_size() + value_size) % 2 != 0)
-    fail(concat("heads of ", head_size(), " and values of ", value_size, " have no whole mean; choose both even or both odd"));
-  if (value_width() > max_hidden)
-    fail(concat(heads, " values of ", value_size, " are too wide together; the most is ", max_hidden));
-  if ((code != LayerCode::megatron && code != LayerCode::megatron_unfused) || !fused_attention)
-    fail("latent attention is known as Megatron-LM runs it, fused");
-}
-
-}  // namespace tawpipe
+#include "tawpipe/model/detail/transformer_check.hpp"
 #endif

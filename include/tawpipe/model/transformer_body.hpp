@@ -208,8 +208,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 }  // namespace detail
 
 /// One rank's part of each stage, with the bodies of its passes.
-/// @throws InputError  if all-to-all has more ranks than there are key and value heads, or two
-/// levels do not divide the context ranks; or if whole experts cannot be divided among all ranks, or
+/// @throws InputError  if all-to-all has more ranks than there are key and value heads, two levels do
+/// not divide the context ranks, or a ring has a window; or if whole experts cannot be divided among all ranks, or
 /// tensor-parallel ranks have the same tokens, without sequence parallelism.
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
@@ -226,6 +226,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
                             " key-value heads are not divisible by ", swapped,
                             two_level ? "; exchange among fewer" : "; use all-gather or ring"));
   }
+  if (sharing.context > 1 && model.window > 0 && passes_blocks(sharing.exchange)) refuse_ring_of_window(sharing.exchange);
   if (sharing.whole_experts) detail::check_experts(model, sharing);
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());

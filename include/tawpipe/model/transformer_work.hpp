@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "tawpipe/core/compiled.hpp"
@@ -102,11 +103,10 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in
 /// the forward (of experts, of those that it passes), as much for the gradient of its input and as
 /// much for that of its weight; the attention core, causal at half, 4 S S Q / 2 a sequence in the
-/// forward (scores and their product with the values) and twice that in the backward, all of it in
-/// backward_input. The scores that fused attention computes a second time inside its backward
-/// kernel are counted nowhere: they are not model operations (MFU), so they belong to the rate that
-/// the kernel reaches. Recomputation is counted separately, in `recompute`: of decoder layers, and
-/// of the head where its loss is computed in chunks.
+/// forward (scores and their product with the values; with a window attention_span() for one S) and twice that in the backward,
+/// all of it in backward_input. The scores that fused attention computes a second time inside its backward kernel are counted
+/// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches. Recomputation is counted
+/// separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
 ///
 /// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a
 /// stage that has only the head, where a second copy is held.
@@ -152,7 +152,7 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
 
   const auto tokens = static_cast<double>(batch.tokens());
   const double matrices = 2.0 * static_cast<double>(model.token_matrix_parameters()) * tokens;
-  const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.attention_width());
+  const double attention = 2.0 * tokens * model.attention_span(batch.sequence) * static_cast<double>(model.attention_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
   const double of_matrix = 2.0 * static_cast<double>(model.hidden * model.token_width()) * tokens;
   const double of_mlp =
@@ -263,6 +263,12 @@ inline constexpr TransformerOption transformer_options[] = {
     transformer_option<&Transformer::key_value_rank>("key_value_rank", 0, Transformer::max_hidden),
     transformer_option<&Transformer::rope_width>("rope_width", 0, Transformer::max_hidden),
     transformer_option<&Transformer::value_size>("value_size", 0, Transformer::max_hidden),
+    transformer_option<&Transformer::window>("window", 0, std::numeric_limits<int>::max()),
+    transformer_option<&Transformer::qkv_bias>("qkv_bias", 0, 1),
+    transformer_option<&Transformer::output_bias>("output_bias", 0, 1),
+    transformer_option<&Transformer::mlp_bias>("mlp_bias", 0, 1),
+    transformer_option<&Transformer::qk_norm>("qk_norm", 0, 2),
+    transformer_option<&Transformer::shared_gate>("shared_gate", 0, 1),
 };
 
 }  // namespace detail

@@ -248,9 +248,9 @@ inline TrainingBound training_bound(const Problem& problem) {
     bound.work.products = sequences * (work.forward + work.recompute + work.backward_input + work.backward_weight).value();
     bound.work.traffic = sequences * static_cast<double>((work.forward_traffic + work.backward_traffic).value());
   }
-  // Causal attention averages half of the last token's: a token's work is at most the mean plus its
-  // attention once more.
-  const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.attention_width());
+  // Causal attention averages half of the last token's, or more of it with a window: a token's work
+  // is at most the mean plus its attention once more.
+  const double of_layer = model.attention_span(problem.sequence) * static_cast<double>(model.attention_width());
   std::int64_t matrices = model.token_matrix_parameters();
   if (model.dense_layers > 0) matrices = std::min(matrices, model.of_dense_layers().token_matrix_parameters());
   double attention = of_layer / (of_layer + static_cast<double>(matrices));  // its part of a layer's work, at most

@@ -316,8 +316,9 @@ inline PlanLayout recomputing(PlanLayout layout, int layers) {
 }
 
 /// Whether context-parallel ranks of a mesh can exchange keys and values so: all-to-all needs whole
-/// heads on each that takes part, and two levels divide the ranks.
+/// heads on each that takes part, and two levels divide the ranks; rings have no window.
 inline bool can_exchange(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
+  if (problem.model->window > 0 && passes_blocks(exchange)) return false;
   if (exchange != ContextExchange::all_to_all && exchange != ContextExchange::two_level) return true;
   const int inner = exchange == ContextExchange::all_to_all ? mesh.context : context_inner_of(problem, mesh);
   return mesh.context % inner == 0 && problem.model->divides_heads(mesh.tensor * inner);
@@ -385,6 +386,7 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   }
   if (layouts.empty() && refused) {
     const Problem& problem = request.problem;
+    if (problem.model->window > 0 && passes_blocks(problem.context_exchange)) refuse_ring_of_window(problem.context_exchange);
     throw InputError(concat("context exchange ", name(problem.context_exchange), " gives ranks whole heads, and ",
                             problem.model->heads, " heads and ", problem.model->kv_heads,
                             " key-value heads are not divisible so on any layout that is asked for; use all-gather or ring"));

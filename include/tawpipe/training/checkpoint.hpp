@@ -226,7 +226,7 @@ class Checkpoint {
 
   std::string path_;
   detail::ReadState state_;
-  DecoderConfig config_;
+  HuggingFaceConfig config_;
   std::vector<ParameterTensor> tensors_;
   SafetensorsFile model_;
   SafetensorsFile optimizer_;

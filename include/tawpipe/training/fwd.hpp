@@ -7,8 +7,6 @@ namespace tawpipe::inline v0::training {
 class Checkpoint;
 class CheckpointFolder;
 struct DataPosition;
-struct DecoderConfig;
-struct DecoderConstants;
 class DurableFile;
 class FixedMicrobatches;
 class FolderLock;

@@ -7,11 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/model/transformer.hpp"
-#include "tawpipe/training/training_state.hpp"
 
 namespace tawpipe::inline v0::training {
 
@@ -37,6 +38,9 @@ inline std::string huggingface_config_text(const Transformer& model, const Decod
     json["num_experts"] = model.experts;
     json["moe_intermediate_size"] = model.intermediate;
     json["shared_expert_intermediate_size"] = model.shared_width;
+    json["shared_expert_gate"] = model.shared_gate;
+    json["qkv_bias"] = model.qkv_bias;
+    json["norm_topk_prob"] = constants.router.sum_to_one;
   }
   if (model.is_routed()) json["num_experts_per_tok"] = model.experts_per_token;
   if (mixtral) {
@@ -59,37 +63,23 @@ inline std::string huggingface_config_text(const Transformer& model, const Decod
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// The values of a config.json that a computation needs.
-struct DecoderConfig {
-  Transformer model;
-  DecoderConstants constants;
-  std::string type = {};  ///< model_type, "mixtral"; empty where it is not given
-};
-
 /// Reads the config.json of weights for computation: everything must match what the decoder
 /// computes.
-/// @throws InputError  as read_huggingface_config(); or if the model has biases, scaled rotary
-/// embedding or a different activation.
-inline DecoderConfig read_decoder_config(const std::string& path) {
-  DecoderConfig config{.model = read_huggingface_config(path), .constants = {}};
-  const JsonDocument document = read_json_file(path, "config", 1, JsonLimits{.depth = 32});
-  const JsonValue json = document.root();
-  for (const char* key : {"attention_bias", "mlp_bias", "use_qkv_bias"}) {
-    const auto bias = json.find_given(key);
-    if (bias && bias->boolean()) bias->fail("biases are not computed");
-  }
-  if (const auto scaling = json.find_given("rope_scaling")) scaling->fail("scaled rotary embedding is not computed");
-  const auto activation = json.find_given("hidden_act");
-  if (activation && activation->text() != "silu") activation->expected("'silu'");
-  DecoderConstants& constants = config.constants;
-  if (const auto type = json.find_given("model_type")) config.type = type->text();
-  constants = {.rope_theta = 10000, .norm_epsilon = 1e-6, .positions = 2048};  // as in LlamaConfig
-  if (config.type == "mixtral")
-    constants = {.rope_theta = 1e6, .norm_epsilon = 1e-5, .positions = 131072};  // as in MixtralConfig
-  if (const auto theta = json.find_given("rope_theta")) constants.rope_theta = theta->positive();
-  if (const auto epsilon = json.find_given("rms_norm_eps")) constants.norm_epsilon = epsilon->positive_or_zero();
-  if (const auto positions = json.find_given("max_position_embeddings")) constants.positions = positions->whole<std::int32_t>();
-  if (const auto name = json.find_given("_name_or_path")) config.model.name = name->label();
+/// @throws InputError  as read_huggingface_config(); or naming the keys that no computation here
+/// takes.
+inline HuggingFaceConfig read_decoder_config(const std::string& path) {
+  HuggingFaceConfig config = read_huggingface_config(path);
+  const auto refuse = [&](std::string_view why) { throw InputError(concat("config ", quote(path), ": ", why)); };
+  if (!config.not_computed.empty()) refuse(join(config.not_computed, "; "));
+  const Transformer& model = config.model;
+  if (model.bias_parameters() > 0) refuse("biases are not computed (attention_bias, qkv_bias, mlp_bias, or of this model_type)");
+  if (model.qk_norm != QkNorm::none) refuse("norms of queries and keys are not computed, which this model_type has");
+  if (model.shared_gate) refuse("the gate of a shared expert is not computed, which this model_type has");
+  if (model.window > 0) refuse("sliding_window: attention within a window is not computed");
+  if (config.constants.scaling.kind != RotaryScaling::Kind::none) refuse("scaled rotary embedding is not computed");
+  if (config.constants.rotary_part != 1) refuse("partial_rotary_factor: heads that are turned in part are not computed");
+  config.model.dtype = config.stored;
+  if (!config.stored_name.empty()) config.model.name = config.stored_name;
   return config;
 }
 

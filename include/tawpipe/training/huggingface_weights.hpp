@@ -241,7 +241,7 @@ class HuggingFaceWeights {
   }
 
   std::string folder_;
-  DecoderConfig config_;
+  HuggingFaceConfig config_;
   std::vector<HuggingFaceTensor> tensors_;
   std::vector<SafetensorsFile> files_;
   std::vector<std::size_t> file_index_;  ///< for each of `tensors_`

@@ -14,15 +14,6 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Constants of a LLaMA decoder other than sizes.
-struct DecoderConstants {
-  double rope_theta = 10000;      ///< base of the rotary embedding's frequencies
-  double norm_epsilon = 1e-5;     ///< inside the root of RMSNorm
-  std::int32_t positions = 2048;  ///< longest sequence it is meant for
-
-  bool operator==(const DecoderConstants&) const = default;
-};
-
 /// Which microbatches a run sees. They depend only on these and the step, so the step is the
 /// position in the data.
 struct DataPosition {

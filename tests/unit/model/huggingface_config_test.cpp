@@ -29,7 +29,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-tawpipe::Transformer parse(std::string_view text) { return parse_huggingface_config(text, "c", "m"); }
+tawpipe::Transformer parse(std::string_view text) { return parse_huggingface_config(text, "c", "m").model; }
 
 /// The smallest config, with `more` (",\"key\": value") added.
 std::string minimal(std::string_view more) {
@@ -52,40 +52,41 @@ void check_only_input_errors(std::string_view text) {
 }  // namespace
 
 TEST_CASE("a folder with a config.json becomes a model of the folder's name") {
-  const auto model = read_huggingface_config(data + "llama_2_7b");
+  const auto model = read_huggingface_config(data + "llama_2_7b").model;
   CHECK(model.name == "llama_2_7b");
   CHECK(model.parameters() == 6'738'415'616);
   CHECK(model.dtype == Dtype::f16);
   CHECK(model.utilization == 0);
-  CHECK(read_huggingface_config(data + "llama_2_7b/config.json").name == "llama_2_7b");
-  CHECK(read_huggingface_config(data + "llama_2_7b/").name == "llama_2_7b");
+  CHECK(read_huggingface_config(data + "llama_2_7b/config.json").model.name == "llama_2_7b");
+  CHECK(read_huggingface_config(data + "llama_2_7b/").model.name == "llama_2_7b");
 }
 
 TEST_CASE("a head size of its own is read") {
   // 40 x (2 x 5120 x 4096 + 2 x 5120 x 1024 + 3 x 5120 x 14336 + 2 x 5120) + 2 x 131072 x 5120 +
   // 5120: as published
-  const auto model = read_huggingface_config(data + "mistral_nemo.json");
+  const auto model = read_huggingface_config(data + "mistral_nemo.json").model;
   CHECK(model.name == "mistral_nemo");
   CHECK(model.query_width() == 4096);
   CHECK(model.parameters() == 12'247'782'400);
   CHECK(model.dtype == Dtype::bf16);
 }
 
-TEST_CASE("a Qwen2 is taken without its biases") {
-  // published 494032768, of which biases of query, key and value 24 x (896 + 128 + 128) = 27648
-  const auto model = read_huggingface_config(data + "qwen2_05b.json");
+TEST_CASE("a Qwen2 has the biases of its queries, keys and values") {
+  const auto model = read_huggingface_config(data + "qwen2_05b.json").model;
   CHECK(model.tied);
-  CHECK(model.parameters() == 494'032'768 - 27'648);
-  CHECK(model.dtype == Dtype::bf16);  // from "dtype", the newer key
+  CHECK(model.parameters() == 494'032'768);  // as published
+  CHECK(model.dtype == Dtype::bf16);         // from "dtype", the newer key
 }
 
-TEST_CASE("a Qwen3 is taken without its norms of queries and keys") {
-  const auto model = parse(minimal(R"(, "model_type": "qwen3", "head_dim": 32)"));
+TEST_CASE("a Qwen3 has norms of its queries and keys") {
+  const auto model = parse(minimal(R"(, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2)"));
   CHECK(model.head_size() == 32);
+  CHECK(model.qk_norm_parameters() == 64);
+  CHECK(parse(minimal(R"(, "model_type": "qwen3", "num_key_value_heads": 2)")).head_size() == 128);  // as Qwen3Config
 }
 
 TEST_CASE("what a config leaves out takes its default") {
-  const auto model = read_huggingface_config(data + "minimal.json");
+  const auto model = read_huggingface_config(data + "minimal.json").model;
   CHECK(model.kv_heads == 4);
   CHECK(!model.head_dim.has_value());
   CHECK_FALSE(model.tied);
@@ -164,7 +165,8 @@ TEST_CASE("mixtures of experts in every layer are read") {
   CHECK(olmoe.experts_per_token == 8);
   CHECK(olmoe.intermediate == 176);
 
-  const std::string_view experts = R"(, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24)";
+  const std::string_view experts =
+      R"(, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24, "num_key_value_heads": 4)";
   const auto qwen3 =
       parse(minimal(tawpipe::concat(R"(, "model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": [])",
                                     R"(, "norm_topk_prob": true)", experts)));
@@ -194,6 +196,7 @@ TEST_CASE("latent attention and first layers without experts are read") {
 
   const std::string of_v2 = R"(, "first_k_dense_replace": 1, "n_routed_experts": 8, "num_experts_per_tok": 2,
       "moe_intermediate_size": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 10)";
+  const std::string of_lite = of_v2 + R"(, "model_type": "deepseek_v2", "n_shared_experts": null)";
   for (const char* type : {"deepseek_v2", "deepseek_v3", "kimi_k2"}) {
     const auto model = parse(minimal(tawpipe::concat(of_v2, R"(, "q_lora_rank": null, "head_dim": 4, "n_shared_experts": 2)",
                                                      R"(, "model_type": ")", type, '"')));
@@ -207,8 +210,9 @@ TEST_CASE("latent attention and first layers without experts are read") {
     CHECK(model.dense_width == 176);
     CHECK(model.intermediate == 24);
   }
-  CHECK(parse(minimal(of_v2 + R"(, "model_type": "deepseek_v2")")).shared_width == 0);
-  CHECK(parse(minimal(of_v2 + R"(, "model_type": "deepseek_v2", "q_lora_rank": 20)")).query_rank == 20);
+  CHECK(parse(minimal(of_lite + R"(, "q_lora_rank": null)")).shared_width == 0);
+  CHECK(parse(minimal(of_lite + R"(, "q_lora_rank": 20)")).query_rank == 20);
+  CHECK_THROWS_WITH_AS(parse(minimal(of_lite)), "config 'c': 'q_lora_rank' is missing", InputError);
 
   const auto glm = parse(minimal(
       R"(, "model_type": "glm4_moe", "num_key_value_heads": 2, "head_dim": 32, "first_k_dense_replace": 0, "n_routed_experts": 8,
@@ -248,7 +252,8 @@ TEST_CASE("latent attention and first layers that cannot be are refused") {
 
 TEST_CASE("experts that are not in every layer, or not said, are refused") {
   const std::string qwen3 =
-      R"(, "model_type": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24)";
+      R"(, "model_type": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 24,
+         "num_key_value_heads": 4)";
   CHECK_THROWS_WITH_AS(
       parse(minimal(qwen3 + R"(, "decoder_sparse_step": 2)")),
       "config 'c': decoder_sparse_step: layers with and without experts that take turns are not modelled; it must be 1, "
@@ -274,27 +279,26 @@ TEST_CASE("experts that are not in every layer, or not said, are refused") {
 
 TEST_CASE("other mixtures of experts and other kinds of models are refused") {
   CHECK_THROWS_WITH_AS(parse(read(data + "some_layers_with_experts.json")),
-                       "config 'c': interleave_moe_layer_step: layers with and without experts that take turns are not "
-                       "modelled; it must be 1, for experts in every layer",
+                       "config 'c': model_type: 'llama4_text' is not modelled: it has layers with and without experts that "
+                       "take turns, or attention in chunks in some of them",
                        InputError);
-  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "llama4_text", "num_local_experts": 16)")),
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "llama", "num_local_experts": 16)")),
                        "config 'c': num_local_experts: describes a mixture of experts, which is modelled where model_type is "
-                       "mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v2, deepseek_v3, kimi_k2 or glm4_moe; give one of "
-                       "these or a dense decoder",
+                       "mixtral, qwen2_moe, qwen3_moe, olmoe, minimax_m2, deepseek_v2, deepseek_v3, kimi_k2 or glm4_moe; give "
+                       "one of these or a dense decoder",
                        InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "n_routed_experts": 64)")), InputError);
-  CHECK_THROWS_AS(parse(minimal(R"(, "model_type": "llama", "num_local_experts": 8)")), InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "model_type": "gpt_oss", "num_local_experts": 32)")), InputError);
   CHECK_NOTHROW(parse(minimal(R"(, "num_local_experts": 0)")));  // some dense configs say so
   CHECK_THROWS_WITH_AS(
       parse(read(data + "gpt2.json")),
-      "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-      "olmoe, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe",
+      "config 'c': model_type: 'gpt2' is not modelled: it has layers with other norms, biases and positions; a GPT can be given "
+      "by Megatron-LM's flags",
       InputError);
   CHECK_THROWS_WITH_AS(
       parse(minimal(R"(, "model_type": "a\nb")")),
-      "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-      "olmoe, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe",
+      "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3, phi3, mixtral, qwen2_moe, qwen3_moe, "
+      "olmoe, minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe",
       InputError);
 }
 

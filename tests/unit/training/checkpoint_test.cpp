@@ -65,7 +65,7 @@ TEST_CASE("a checkpoint gives back state, model, weights and moments, by any ran
   CHECK(checkpoint.state() == state_of(123));
   CHECK(checkpoint.model().name == "small decoder");
   CHECK(checkpoint.model().dtype == Dtype::f32);
-  CHECK(checkpoint.constants() == tawpipe::training::DecoderConstants{5e5, 1e-6, 64});
+  CHECK(checkpoint.constants() == tawpipe::DecoderConstants{5e5, 1e-6, 64});
   checkpoint.expect(model);
   // Whole, and in three unequal pieces as three ranks might own them
   for (const auto value : {ParameterValue::weight, ParameterValue::first_moment, ParameterValue::second_moment}) {

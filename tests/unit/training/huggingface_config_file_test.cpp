@@ -12,10 +12,10 @@
 using support::put_file;
 using support::ScratchFolder;
 using support::small_decoder;
+using tawpipe::DecoderConstants;
 using tawpipe::Dtype;
 using tawpipe::InputError;
 using tawpipe::Transformer;
-using tawpipe::training::DecoderConstants;
 using tawpipe::training::huggingface_config_text;
 using tawpipe::training::read_decoder_config;
 
@@ -63,7 +63,8 @@ TEST_CASE("missing constants of a Mixtral are those of MixtralConfig") {
   const ScratchFolder folder;
   put_file(folder / "config.json",
            R"({"model_type": "mixtral", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
-               "intermediate_size": 12, "vocab_size": 10, "num_local_experts": 4, "num_experts_per_tok": 2})");
+               "num_key_value_heads": 2, "intermediate_size": 12, "vocab_size": 10, "num_local_experts": 4,
+               "num_experts_per_tok": 2})");
   CHECK(read_decoder_config(folder / "config.json").constants == DecoderConstants{1e6, 1e-5, 131072});
 }
 

@@ -22,10 +22,10 @@ using support::file_bytes;
 using support::put_file;
 using support::ScratchFolder;
 using support::small_decoder;
+using tawpipe::DecoderConstants;
 using tawpipe::InputError;
 using tawpipe::ParameterRange;
 using tawpipe::Transformer;
-using tawpipe::training::DecoderConstants;
 using tawpipe::training::HuggingFaceWeights;
 using tawpipe::training::NewTensor;
 using tawpipe::training::NumberFormat;
@@ -210,8 +210,8 @@ TEST_CASE("weights of a mixture of experts have a Mixtral's names, and come back
   text.replace(text.find("mixtral"), 7, "olmoe");
   text.replace(text.find("num_local_experts"), 17, "num_experts");
   put_file(folder / "m/config.json", text);
-  CHECK_THROWS_WITH_AS(HuggingFaceWeights{folder / "m"},
-                       doctest::Contains("are of a mixture of experts of the type 'olmoe', which is not computed"), InputError);
+  CHECK_THROWS_WITH_AS(HuggingFaceWeights{folder / "m"}, doctest::Contains("norms of queries and keys are not computed"),
+                       InputError);
   model.shared_width = 4;
   CHECK_THROWS_WITH_AS(write_numbered(folder / "s", model), doctest::Contains("has a shared expert of width 4"), InputError);
 }
@@ -267,8 +267,11 @@ TEST_CASE("what a decoder does not compute is refused") {
     CHECK_THROWS_WITH_AS(HuggingFaceWeights{folder / "m"}, doctest::Contains(why), InputError);
   };
   check_refused(R"("attention_bias": false)", R"("attention_bias": true)", "biases are not computed");
-  check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"factor": 2})", "scaled rotary embedding is not computed");
-  check_refused(R"("silu")", R"("gelu")", "hidden_act: expected 'silu'");
+  check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"type": "linear", "factor": 2})",
+                "scaled rotary embedding is not computed");
+  check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"factor": 2})",
+                "rope_scaling.factor: is not a key of the scaling");
+  check_refused(R"("silu")", R"("gelu")", "hidden_act: gelu is not computed; silu is");
   check_refused(R"("rope_theta": 10000.0)", R"("rope_theta": -1)", "rope_theta: expected a number above zero");
   check_refused(R"("num_hidden_layers": 2)", R"("num_hidden_layers": 3)", "lack the tensor 'model.layers.2.");
   check_refused(R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)", "have a tensor that is not computed: 'model.layers.1.");

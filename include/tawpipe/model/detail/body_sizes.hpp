@@ -42,7 +42,8 @@ struct BodySizes {
     routed_ = model.is_routed() ? tokens_ * element_ * (hidden_ + static_cast<double>(model.routed_copies())) : 0;
     if (sharing.whole_experts) routed_ /= sharing.tensor;
     again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
-    attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.attention_width()) / sharing.ranks();
+    attention_ =
+        2 * whole * model.attention_span(batch.sequence) * static_cast<double>(model.attention_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
     rotary_ = inner(2.0 * static_cast<double>(model.turned_width()));
     swiglu_ = inner(width);

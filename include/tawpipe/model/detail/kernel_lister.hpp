@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -94,7 +95,8 @@ class KernelLister {
     const std::int64_t of_mlp = eager ? (backward ? 9 : 5) : (backward ? 5 : 3);
     const std::int64_t copies = 2 * (model_.query_width() + model_.key_width());
     layer_traffic(pass, (norms + 6 - left_out) * hidden,
-                  (eager ? 10 : 2) * (model_.query_width() + model_.key_width()) + copies + of_mlp * model_.intermediate);
+                  (eager ? 10 : 2) * (model_.query_width() + model_.key_width()) + copies + of_mlp * model_.intermediate +
+                      norms / 2 * model_.qk_normed_width());
     if (backward) traffic(pass, token_bytes(7 * hidden * size_bytes(model_.dtype)), 2, Dimension::none);
   }
   /// @param residual  numbers a token of what tensor-parallel ranks split by tokens, if at all;
@@ -263,7 +265,7 @@ class KernelLister {
                        .count = layers_,
                        .pytorch = model_.is_torchtitan(),
                        .m = batch_.sequence,
-                       .n = batch_.sequence,
+                       .n = std::llround(model_.attention_span(batch_.sequence)),
                        .k = model_.attention_width() / model_.heads,
                        .batch = all_heads()});
   }

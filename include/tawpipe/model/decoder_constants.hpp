@@ -1,0 +1,49 @@
+// What a decoder computes with beside its sizes: they change numbers, not how long they take.
+// Not: the sizes (model/transformer.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tawpipe::inline v0 {
+
+/// How the frequencies of rotary embedding are scaled for longer sequences.
+/// Source: transformers, modeling_rope_utils.py.
+struct RotaryScaling {
+  enum class Kind : std::uint8_t {
+    none,
+    linear,  ///< divided by `factor`
+    llama3,  ///< by wavelength: Llama 3.1
+    other,   ///< yarn, dynamic, longrope, ...: not computed here
+  };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low_freq_factor = 1;     ///< of llama3
+  double high_freq_factor = 1;    ///< of llama3
+  double original_positions = 0;  ///< of llama3: original_max_position_embeddings
+
+  bool operator==(const RotaryScaling&) const = default;
+};
+
+/// How a router weights the experts that it chooses.
+struct RouterRules {
+  bool sum_to_one = true;  ///< a token's weights are divided by their sum
+  double balance = 0;      ///< factor of the loss that balances experts; 0: none
+
+  bool operator==(const RouterRules&) const = default;
+};
+
+/// Constants of a LLaMA decoder other than sizes.
+struct DecoderConstants {
+  double rope_theta = 10000;      ///< base of the rotary embedding's frequencies
+  double norm_epsilon = 1e-5;     ///< inside the root of RMSNorm
+  std::int32_t positions = 2048;  ///< longest sequence it is meant for
+  RotaryScaling scaling = {};
+  double rotary_part = 1;           ///< of each head, its first numbers, that is turned
+  std::string activation = "silu";  ///< of the MLP, as transformers calls it
+  RouterRules router = {};
+
+  bool operator==(const DecoderConstants&) const = default;
+};
+
+}  // namespace tawpipe
