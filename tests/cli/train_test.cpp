@@ -131,6 +131,14 @@ TEST_CASE("a mixture of experts learns under every schedule, goes on from a chec
                 {"has a shared expert of width 24", "transformers"});
 }
 
+TEST_CASE("sequential order begins with the first global batch") {
+  const Training training;
+  const std::string text = read_file(training.folder / "text.txt");
+  const std::string first = training.folder.write("first.txt", text.substr(0, 6 * 16 + 1));  // one step's sequences and a target
+  const std::string flags = "--data-order sequential --dtype f64 --microbatch 2 ";
+  CHECK(training.train(1, flags).at("losses") == training.train(1, flags + "--data " + first).at("losses"));
+}
+
 TEST_CASE("a timeline and a trace of the last step are written") {
   const Training training;
   training.train(2, "--cluster 1x2 --timeline " + training.folder / "t.csv" + " --trace " + training.folder / "t.json");

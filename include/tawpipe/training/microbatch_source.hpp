@@ -15,7 +15,7 @@ class MicrobatchSource {
   virtual ~MicrobatchSource() = default;
 
   /// Fills one microbatch; several threads may call at once.
-  /// @param step  number of earlier steps, from 0
+  /// @param step  of the optimizer, from 1 (Iteration::step)
   /// @param microbatch  in the whole iteration, over all ranks, from 0
   /// @param tokens  [microbatch_size, sequence]
   /// @param targets  the same shape: the token that follows each

@@ -84,7 +84,9 @@ class TokenWindows final : public MicrobatchSource {
   }
 
   /// First token of a sequence, counted from the start of the range: 0 .. count - sequence - 1.
+  /// @pre step >= 1
   std::int64_t start(std::int64_t step, std::int32_t microbatch, std::int32_t row) const {
+    TAWPIPE_ASSERT(step >= 1, "the first step is 1");
     if (options_.order == DataOrder::random) {
       // Drawn from all positions by remainder: the bias towards any position is below count / 2^64.
       std::uint64_t state = splitmix64(options_.seed);
@@ -97,7 +99,7 @@ class TokenWindows final : public MicrobatchSource {
     const auto count = static_cast<std::uint64_t>(windows());
     const auto size = static_cast<std::uint64_t>(options_.microbatch_size);
     const std::uint64_t before =
-        static_cast<std::uint64_t>(step) % count * (static_cast<std::uint64_t>(options_.microbatches) * size % count);
+        static_cast<std::uint64_t>(step - 1) % count * (static_cast<std::uint64_t>(options_.microbatches) * size % count);
     const std::uint64_t in_step = static_cast<std::uint64_t>(microbatch) * size + static_cast<std::uint64_t>(row);
     return static_cast<std::int64_t>((before + in_step) % count) * options_.sequence;
   }

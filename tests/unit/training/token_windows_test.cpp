@@ -53,12 +53,12 @@ TEST_CASE("sequential order takes sequence after sequence, through all microbatc
   const WindowOptions options{.microbatch_size = 2, .sequence = 3, .microbatches = 3, .order = DataOrder::sequential};
   const TokenWindows windows{counting(folder, 14), {0, 14}, options};
   CHECK(windows.tokens_per_pass() == 12);
-  CHECK(fetch(windows, options, 0, 0) == Microbatch{{0, 1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, 6}});
-  CHECK(fetch(windows, options, 0, 1) == Microbatch{{6, 7, 8, 9, 10, 11}, {7, 8, 9, 10, 11, 12}});
-  CHECK(fetch(windows, options, 0, 2) == fetch(windows, options, 0, 0));  // the second pass
-  // step 1 begins with sequence 6, which is 6 - 4 = 2
-  CHECK(fetch(windows, options, 1, 0) == fetch(windows, options, 0, 1));
-  CHECK(windows.start(std::int64_t{1} << 60, 0, 1) == 3);  // 2^60 x 6 is a multiple of 4
+  CHECK(fetch(windows, options, 1, 0) == Microbatch{{0, 1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, 6}});
+  CHECK(fetch(windows, options, 1, 1) == Microbatch{{6, 7, 8, 9, 10, 11}, {7, 8, 9, 10, 11, 12}});
+  CHECK(fetch(windows, options, 1, 2) == fetch(windows, options, 1, 0));  // the second pass
+  // step 2 begins with sequence 6, which is 6 - 4 = 2
+  CHECK(fetch(windows, options, 2, 0) == fetch(windows, options, 1, 1));
+  CHECK(windows.start((std::int64_t{1} << 60) + 1, 0, 1) == 3);  // 2^60 x 6 is a multiple of 4
 }
 
 TEST_CASE("random windows repeat for the same step and microbatch, and differ for others") {
@@ -67,7 +67,7 @@ TEST_CASE("random windows repeat for the same step and microbatch, and differ fo
   const auto file = counting(folder, 200);
   const TokenWindows windows{file, {0, 200}, options};
   const TokenWindows again{file, {0, 200}, options};
-  for (const std::int64_t step : {std::int64_t{0}, std::int64_t{7}, std::int64_t{1'000'000'000'000}}) {
+  for (const std::int64_t step : {std::int64_t{1}, std::int64_t{7}, std::int64_t{1'000'000'000'000}}) {
     const Microbatch batch = fetch(windows, options, step, 3);
     CHECK(batch == fetch(again, options, step, 3));
     for (std::size_t i = 0; i < batch.tokens.size(); ++i) CHECK(batch.targets[i] == batch.tokens[i] + 1);
@@ -75,7 +75,7 @@ TEST_CASE("random windows repeat for the same step and microbatch, and differ fo
   WindowOptions other = options;
   other.seed = 6;
   std::set<std::int64_t> starts;
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 1; step <= 4; ++step) {
     for (int microbatch = 0; microbatch < 8; ++microbatch) {
       for (int row = 0; row < 2; ++row) {
         starts.insert(windows.start(step, microbatch, row));
@@ -93,9 +93,9 @@ TEST_CASE("random windows reach every place of their range equally often, and no
   // 12 tokens, sequences of 4 with one after: positions 0 .. 7 of the range; 8000 draws, 1000 each
   // with a deviation of 30
   std::vector<int> drawn(8);
-  for (int step = 0; step < 8000; ++step) ++drawn.at(static_cast<std::size_t>(windows.start(step, 0, 0)));
+  for (int step = 1; step <= 8000; ++step) ++drawn.at(static_cast<std::size_t>(windows.start(step, 0, 0)));
   for (const int count : drawn) CHECK((count > 850 && count < 1150));
-  for (int step = 0; step < 100; ++step) {
+  for (int step = 1; step <= 100; ++step) {
     const Microbatch batch = fetch(windows, options, step, 0);
     CHECK(batch.tokens.front() >= 10);
     CHECK(batch.targets.back() < 22);
@@ -122,7 +122,7 @@ TEST_CASE("a token outside the vocabulary is found when it is drawn") {
   const ScratchFolder folder;
   const WindowOptions options{.sequence = 4, .vocab = 4};
   const TokenWindows windows{counting(folder, 5), {0, 5}, options};
-  CHECK_THROWS_WITH_AS(fetch(windows, options, 0, 0), doctest::Contains("token 4 at position 4"), InputError);
+  CHECK_THROWS_WITH_AS(fetch(windows, options, 1, 0), doctest::Contains("token 4 at position 4"), InputError);
 }
 
 TEST_CASE("threads get the same microbatches as one after the other") {
@@ -133,13 +133,13 @@ TEST_CASE("threads get the same microbatches as one after the other") {
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < got.size(); ++t) {
     threads.emplace_back([&, t] {
-      for (int step = 0; step < 50; ++step) got[t].push_back(fetch(windows, options, step, static_cast<std::int32_t>(t)));
+      for (int step = 1; step <= 50; ++step) got[t].push_back(fetch(windows, options, step, static_cast<std::int32_t>(t)));
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (std::size_t t = 0; t < got.size(); ++t) {
-    for (int step = 0; step < 50; ++step) {
-      CHECK(got[t][static_cast<std::size_t>(step)] == fetch(windows, options, step, static_cast<std::int32_t>(t)));
+    for (int step = 1; step <= 50; ++step) {
+      CHECK(got[t][static_cast<std::size_t>(step - 1)] == fetch(windows, options, step, static_cast<std::int32_t>(t)));
     }
   }
 }
