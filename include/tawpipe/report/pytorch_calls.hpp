@@ -17,6 +17,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/report/detail/pytorch_check.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/report/pytorch_pipeline.hpp"
 #include "tawpipe/verify/comm_program.hpp"
@@ -63,6 +64,7 @@ class PytorchCalls {
       : schedule_{schedule}, options_{options}, source_{source} {}
 
   CommProgram build() {
+    PytorchCheck{schedule_, source_}.check_sharding();
     program_.name = std::string{source_};
     program_.ranks.resize(schedule_.ranks.size());
     compute_stream_ = stream("compute");
@@ -270,7 +272,8 @@ inline bool has_transfers(const PytorchSchedule& schedule) {
 /// @pre has_transfers(schedule), or it has no messages between ranks; add_communication() adds them
 /// as PyTorch does
 /// @throws InputError  in one line, naming line and cell: a computation without its receive before
-/// it, a send before its data is computed, stages on two ranks.
+/// it, a send before its data is computed, stages on two ranks, gradients summed or parameters
+/// released before a stage's last backward.
 inline CommProgram pytorch_calls(const PytorchSchedule& schedule, const PytorchCallOptions& options = {},
                                  std::string_view source = "PyTorch CSV") {
   return detail::PytorchCalls{schedule, options, source}.build();
@@ -302,6 +305,18 @@ class PytorchOrder {
     return all;
   }
   std::string_view group_word() const { return "BATCH_P2P"; }
+  /// Only a file that has batches has a reader that takes them: no release of PyTorch does.
+  bool takes_groups() const {
+    bool batches = false;
+    bool waits = false;  // of releases without batches
+    for (const auto& cells : schedule_.ranks) {
+      for (const PytorchCell& cell : cells) {
+        batches = batches || (cell.actions.size() > 1 && is_transfer(cell.actions[0].op));
+        waits = waits || (!cell.actions.empty() && is_send_wait(cell.actions[0].op));
+      }
+    }
+    return batches && !waits;
+  }
 
   /// The rows with the change; nothing if PyTorch would refuse them.
   std::optional<PytorchOrder> edited(const OrderEdit& edit) const {

@@ -70,6 +70,7 @@ class ProgramOrder {
     return all;
   }
   std::string_view group_word() const { return "group"; }
+  bool takes_groups() const { return true; }
 
   /// The order with the change; nothing if a call would come before one that it waits for.
   std::optional<ProgramOrder> edited(const OrderEdit& edit) const {
@@ -343,7 +344,9 @@ class MendSearch {
       }
     };
     for (const bool within : {true, false}) {
-      for (const Kind kind : {Kind::swap, Kind::join, Kind::move}) add_pairs(kind, within);
+      for (const Kind kind : {Kind::swap, Kind::join, Kind::move}) {
+        if (kind != Kind::join || order.takes_groups()) add_pairs(kind, within);
+      }
     }
     for (const CallRef& call : verdict.missing) edits.push_back({Kind::remove, call.rank, order.item_of(call), 0});
     return edits;

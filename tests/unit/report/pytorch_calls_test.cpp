@@ -64,6 +64,21 @@ TEST_CASE("rows that PyTorch would refuse are refused with line and cell") {
   CHECK(fault("0SEND_F0,0F0\n1RECV_F0,1F0\n").find("not computed before it") != std::string::npos);
   CHECK(fault("0F0,5SEND_F0\n1F0\n").find("not computed in this line") != std::string::npos);
   CHECK(fault("0F0\n0F1\n").find("computed in line 1 too") != std::string::npos);
+  CHECK(fault("0F0,0F1,0B0,0REDUCE_GRAD,0B1\n") ==
+        "x.csv: line 1, cell 5: '0B1': the stage's REDUCE_GRAD comes before it; it must come after the last backward");
+  CHECK(fault("0UNSHARD,0F0,0I0,0RESHARD,0W0\n") == "x.csv: line 1, cell 5: '0W0': the stage is not unsharded here");
+}
+
+TEST_CASE("a batch is proposed only to a reader that has batches") {
+  const std::string first = "0F0,0SEND_F0,0F1,0SEND_F1,0WAIT_SEND_F1,0RECV_B0,0B0,";
+  const std::string second = "1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1WAIT_SEND_B1\n";
+  const PytorchOrder waits{parse_pytorch_csv(first + "0WAIT_SEND_F0,0RECV_B1,0B1\n" + second), {}, "x.csv"};
+  CHECK(!waits.takes_groups());
+  const auto found = mend(waits, prove(waits.program()));
+  REQUIRE(found);
+  CHECK(found->text == "move 0RECV_B0 before 0SEND_F1 on rank 0");
+  const PytorchOrder batches{parse_pytorch_csv("0F0,0F1,(0SEND_F0;0SEND_F1)BATCH_P2P\n1RECV_F0,1F0,1RECV_F1,1F1\n"), {}, "x.csv"};
+  CHECK(batches.takes_groups());
 }
 
 TEST_CASE("a wait for a send holds the stream of computations under NCCL, the host under Gloo") {

@@ -65,6 +65,43 @@ class PytorchCheck {
     return std::move(shape_);
   }
 
+  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD occurs once, after
+  /// the last backward; a rank sums the gradients of one stage at a time. Holds whatever the order
+  /// of messages. @throws InputError  as run()
+  void check_sharding() const {
+    struct Stage {
+      bool sharded = false;
+      bool gathered = false;
+      bool reduced = false;
+    };
+    std::map<std::int32_t, Stage> stages;
+    for_each_action(schedule_, [&](const PytorchAction& action, int, std::size_t) {
+      if (action.op == PytorchOp::unshard) stages[action.stage].sharded = true;
+    });
+    std::optional<std::int32_t> sum;  // the stage whose gradients are summed and not waited for
+    int row = 0;
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      if (rank != std::exchange(row, rank)) sum.reset();
+      Stage& stage = stages[action.stage];
+      const bool shut = !stage.gathered && (is_compute(action.op) ? stage.sharded : action.op == PytorchOp::reshard);
+      if (shut) fail(rank, cell, action, "the stage is not unsharded here");
+      const bool backward = is_compute(action.op) && action.op != PytorchOp::forward;
+      if (backward && stage.reduced) {
+        fail(rank, cell, action, "the stage's REDUCE_GRAD comes before it; it must come after the last backward");
+      }
+      if (action.op == PytorchOp::unshard && stage.gathered) fail(rank, cell, action, "the stage is unsharded already");
+      if (action.op == PytorchOp::unshard) stage.gathered = true;
+      if (action.op == PytorchOp::reshard) stage.gathered = false;
+      if (action.op == PytorchOp::wait_reduce_gradients && std::exchange(sum, std::nullopt) != action.stage) {
+        fail(rank, cell, action, concat("stage ", action.stage, "'s REDUCE_GRAD must be the last one before it"));
+      }
+      if (action.op != PytorchOp::reduce_gradients) return;
+      if (stage.reduced) fail(rank, cell, action, "it stands twice");
+      stage.reduced = true;
+      sum = action.stage;
+    });
+  }
+
  private:
   /// An action and its cell; `order` counts the actions of its row.
   struct Placed {
@@ -222,59 +259,24 @@ class PytorchCheck {
     }
   }
 
-  /// If there are waits, each send has one after it; a rank sums the gradients of one stage at a
-  /// time.
+  /// If there are waits, each send has one after it.
   void check_waits() const {
     std::map<std::tuple<PytorchOp, std::int32_t, std::int32_t>, std::optional<Placed>> sends;  // sends without a wait so far
-    std::optional<Placed> sum;
     bool any = false;
-    int row = 0;
     for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
-      if (rank != std::exchange(row, rank)) sum.reset();
       const Placed here{action, rank, cell, 0};
       const bool forward = action.op == PytorchOp::send_forward || action.op == PytorchOp::wait_send_forward;
       const std::tuple key{forward ? PytorchOp::send_forward : PytorchOp::send_backward, action.stage, action.microbatch};
       if (action.op == std::get<0>(key)) sends[key] = here;
-      if (is_send_wait(action.op)) {
-        any = true;
-        const auto send = sends.find(key);
-        if (send == sends.end()) fail(here, "the send that it waits for does not stand before it");
-        if (!std::exchange(send->second, std::nullopt)) fail(here, "it stands twice");
-      }
-      if (action.op == PytorchOp::reduce_gradients) sum = here;
-      if (action.op != PytorchOp::wait_reduce_gradients) return;
-      if (!sum || sum->action.stage != action.stage) {
-        fail(here, concat("stage ", action.stage, "'s REDUCE_GRAD must be the last one before it"));
-      }
-      sum.reset();
+      if (!is_send_wait(action.op)) return;
+      any = true;
+      const auto send = sends.find(key);
+      if (send == sends.end()) fail(here, "the send that it waits for does not stand before it");
+      if (!std::exchange(send->second, std::nullopt)) fail(here, "it stands twice");
     });
     for (const auto& [key, send] : sends) {
       if (any && send) fail(*send, "no WAIT_SEND stands after it, though other sends have one");
     }
-  }
-
-  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD occurs once, after
-  /// the last backward.
-  void check_sharding() const {
-    std::vector<bool> sharded(shape_.rank_of_stage.size());
-    for_each_action(schedule_, [&](const PytorchAction& action, int, std::size_t) {
-      if (action.op == PytorchOp::unshard) sharded[static_cast<std::size_t>(action.stage)] = true;
-    });
-    std::vector<bool> gathered(sharded.size());
-    std::vector<bool> reduced(sharded.size());
-    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
-      const auto s = static_cast<std::size_t>(action.stage);
-      if (is_compute(action.op) && sharded[s] && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");
-      if ((action.op == PytorchOp::backward || action.op == PytorchOp::backward_weight) && reduced[s]) {
-        fail(rank, cell, action, "the stage's REDUCE_GRAD comes before it; it must come after the last backward");
-      }
-      if (action.op == PytorchOp::unshard && gathered[s]) fail(rank, cell, action, "the stage is unsharded already");
-      if (action.op == PytorchOp::reshard && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");
-      if (action.op == PytorchOp::reduce_gradients && reduced[s]) fail(rank, cell, action, "it stands twice");
-      if (action.op == PytorchOp::unshard) gathered[s] = true;
-      if (action.op == PytorchOp::reshard) gathered[s] = false;
-      if (action.op == PytorchOp::reduce_gradients) reduced[s] = true;
-    });
   }
 
   const PytorchSchedule& schedule_;
