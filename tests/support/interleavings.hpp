@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -172,6 +173,7 @@ class Interleavings {
       nth += is_meeting(calls[i].op) && calls[i].communicator == calls[c].communicator ? 1 : 0;
     }
     std::vector<std::size_t> all;
+    std::vector<const CommCall*> made;
     for (const int member : program_.communicators[static_cast<std::size_t>(calls[c].communicator)].ranks) {
       const auto& theirs = program_.ranks[static_cast<std::size_t>(member)];
       std::size_t left = nth;
@@ -180,11 +182,22 @@ class Interleavings {
         if (!is_meeting(theirs[i].op) || theirs[i].communicator != calls[c].communicator) continue;
         if (left-- > 0) continue;
         const std::size_t place = offset_[static_cast<std::size_t>(member)] + i;
-        if (state[place] != started || theirs[i].op != calls[c].op || theirs[i].bytes != calls[c].bytes) return false;
+        const bool even = calls[c].op != CommOp::all_to_all;
+        if (state[place] != started || theirs[i].op != calls[c].op || (even && theirs[i].bytes != calls[c].bytes)) return false;
         all.push_back(place);
+        made.push_back(&theirs[i]);
         found = true;
       }
       if (!found) return false;
+    }
+    for (std::size_t from = 0; calls[c].op == CommOp::all_to_all && from < made.size(); ++from) {
+      for (std::size_t to = 0; to < made.size(); ++to) {
+        const auto share = [&](const CommCall& call, const std::vector<std::int64_t>& sizes, std::size_t i) {
+          return sizes.empty() ? static_cast<double>(call.bytes) / static_cast<double>(made.size())
+                               : static_cast<double>(sizes[i]);
+        };
+        if (share(*made[from], made[from]->bytes_to, to) != share(*made[to], made[to]->bytes_from, from)) return false;
+      }
     }
     for (const std::size_t place : all) state[place] = ended;
     return true;

@@ -64,7 +64,8 @@ class CommProgramReader {
     std::map<std::string, std::int32_t> groups;
     std::int32_t last_group = -1;
     for (const JsonValue op : list) {
-      op.only("id", "op", "peer", "comm", "stream", "group", "bytes", "waits_for", "blocks_host", "tag", "data");
+      op.only("id", "op", "peer", "comm", "stream", "group", "bytes", "bytes_to", "bytes_from", "waits_for", "blocks_host", "tag",
+              "data");
       const auto place = static_cast<std::int32_t>(calls.size());
       CommCall call;
       call.op = op.at("op").enumerator<CommOp>(comm_ops, "op");
@@ -85,6 +86,8 @@ class CommProgramReader {
       }
       last_group = call.group;
       if (const auto bytes = op.find("bytes")) call.bytes = bytes->whole(std::int64_t{0}, most);
+      call.bytes_to = sizes(op, "bytes_to", call);
+      call.bytes_from = sizes(op, "bytes_from", call);
       if (const auto tag = op.find("tag")) call.tag = tag->whole(std::int64_t{0}, most);
       if (const auto data = op.find("data")) call.data = data->text();
       if (const auto blocks = op.find("blocks_host")) call.blocks_host = blocks->boolean();
@@ -99,6 +102,20 @@ class CommProgramReader {
       }
       calls.push_back(std::move(call));
     }
+  }
+
+  /// The sizes of an all_to_all for each rank of its communicator, in the communicator's order.
+  std::vector<std::int64_t> sizes(JsonValue op, std::string_view key, const CommCall& call) const {
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    std::vector<std::int64_t> sizes;
+    const auto list = op.find(key);
+    if (!list) return sizes;
+    if (call.op != CommOp::all_to_all) list->fail("only an all_to_all has a size for each rank");
+    if (op.has("bytes")) list->fail("it has bytes too, which are spread evenly; leave out one");
+    const std::size_t ranks = program_.communicators[static_cast<std::size_t>(call.communicator)].ranks.size();
+    if (list->size() != ranks) list->fail(concat("expected a size for each of the communicator's ", ranks, " ranks"));
+    for (const JsonValue size : *list) sizes.push_back(size.whole(std::int64_t{0}, most));
+    return sizes;
   }
 
   std::int32_t stream_of(const std::string& name) {
@@ -149,6 +166,8 @@ inline std::string write_comm_program(const CommProgram& program) {
       if (call.group >= 0) op["group"] = concat("g", call.group);
       for (const std::int32_t earlier : call.waits_for) op["waits_for"].push_back(calls[static_cast<std::size_t>(earlier)].id);
       if (call.bytes > 0) op["bytes"] = call.bytes;
+      if (!call.bytes_to.empty()) op["bytes_to"] = call.bytes_to;
+      if (!call.bytes_from.empty()) op["bytes_from"] = call.bytes_from;
       if (call.tag != 0) op["tag"] = call.tag;
       if (!call.data.empty()) op["data"] = call.data;
       if (call.blocks_host) op["blocks_host"] = true;

@@ -5,11 +5,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,18 @@ inline std::vector<std::string> texts_of(const CommProgram& program, const std::
   return all;
 }
 
+/// "4096 bytes", or the sizes of each pair.
+inline std::string size_text(const CommCall& call) {
+  if (call.bytes_to.empty() && call.bytes_from.empty()) return fmt::format("{} bytes", call.bytes);
+  std::string text;
+  const auto add = [&](std::string_view what, const std::vector<std::int64_t>& sizes) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) text += fmt::format("{}{}", i == 0 ? what : ", ", sizes[i]);
+  };
+  add("bytes to each rank ", call.bytes_to);
+  add(text.empty() ? "bytes from each rank " : ", from each ", call.bytes_from);
+  return text;
+}
+
 inline OrderReport order_report(const CommProgram& program, const HangVerdict& verdict,
                                 const std::optional<std::string>& mended) {
   OrderReport report;
@@ -72,17 +86,28 @@ inline OrderReport order_report(const CommProgram& program, const HangVerdict& v
     text += "these calls meet and differ in kind or size:\n";
     for (const CallRef& call : calls) {
       const CommCall& one = call_at(program, call);
-      text += fmt::format("  {:<18} {} {}, {} bytes\n", place_of(program, call), one_line(one.id), name(one.op), one.bytes);
+      text += fmt::format("  {:<18} {} {}, {}\n", place_of(program, call), one_line(one.id), name(one.op), size_text(one));
     }
+    const bool even = std::all_of(calls.begin(), calls.end(), [&](const CallRef& call) {
+      const CommCall& one = call_at(program, call);
+      return one.op == CommOp::all_to_all && one.bytes_to.empty() && one.bytes_from.empty();
+    });
+    if (even) text += "  (an all_to_all of uneven sizes gives bytes_to and bytes_from, a size for each rank)\n";
   }
   constexpr std::size_t max_crossed = 8;
   for (std::size_t i = 0; i < verdict.crossed.size(); ++i) {
     const auto& [send, receive] = verdict.crossed[i];
-    json["crossed_data"].push_back({{"send", call_text(program, send)}, {"receive", call_text(program, receive)}});
+    const bool meeting = is_meeting(call_at(program, send).op);
+    if (meeting) {
+      json["crossed_data"].push_back({{"calls", texts_of(program, {send, receive})}});
+    } else {
+      json["crossed_data"].push_back({{"send", call_text(program, send)}, {"receive", call_text(program, receive)}});
+    }
     if (i == max_crossed) text += fmt::format("and {} more\n", verdict.crossed.size() - i);
     if (i >= max_crossed) continue;
-    text += fmt::format("{} is received by {}, which expects other data\n", one_line(call_text(program, send)),
-                        one_line(call_text(program, receive)));
+    text += fmt::format(
+        "{} {} {}\n", one_line(call_text(program, send)), meeting ? "meets" : "is received by",
+        one_line(call_text(program, receive)) + (meeting ? ", which carries other data" : ", which expects other data"));
   }
   if (!report.right) text += mended ? fmt::format("mend: {}\n", one_line(*mended)) : "no mend was found\n";
   return report;

@@ -58,9 +58,13 @@ struct CommCall {
   std::vector<std::int32_t> waits_for;
   bool blocks_host = false;  ///< the host launches nothing else until it has ended
   std::int64_t bytes = 0;    ///< 0: unknown
-  std::int64_t tag = 0;      ///< MPI's
-  std::string data;          ///< what is carried, under any name; "": unknown
-  std::int32_t item = -1;    ///< position in the source text (a cell); -1: its own
+  /// all_to_all of uneven sizes: bytes sent to, and expected from, each rank of the communicator;
+  /// empty: `bytes`, evenly
+  std::vector<std::int64_t> bytes_to;
+  std::vector<std::int64_t> bytes_from;
+  std::int64_t tag = 0;    ///< MPI's
+  std::string data;        ///< what is carried, under any name; "": unknown
+  std::int32_t item = -1;  ///< position in the source text (a cell); -1: its own
 };
 
 /// A communicator and its ranks.

@@ -22,7 +22,7 @@ struct HangVerdict {
   std::vector<std::vector<CallRef>> circle;
   std::vector<CallRef> missing;                 ///< calls without a counterpart
   std::vector<std::vector<CallRef>> differing;  ///< calls of one collective that do not match
-  /// matching send and receive that mean different data
+  /// matching send and receive, or calls of one collective, that mean different data
   std::vector<std::pair<CallRef, CallRef>> crossed;
 
   bool is_right() const { return ends && crossed.empty(); }
@@ -75,6 +75,14 @@ inline HangVerdict prove(const CommProgram& program) {
       verdict.differing.push_back(std::move(made));
     } else if (made.size() < meeting.calls.size()) {  // a rank makes no call: the others' calls have no counterpart
       verdict.missing.insert(verdict.missing.end(), made.begin(), made.end());
+    } else if (has_ended(meeting.first)) {
+      const CallRef* named = nullptr;
+      for (const CallRef& one : made) {
+        const std::string& data = call_at(program, one).data;
+        if (data.empty()) continue;
+        if (named == nullptr) named = &one;
+        if (call_at(program, *named).data != data) verdict.crossed.emplace_back(*named, one);
+      }
     }
   }
   if (verdict.ends) return verdict;

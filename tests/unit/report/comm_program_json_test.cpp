@@ -53,4 +53,10 @@ TEST_CASE("errors name the path and what would be right") {
   CHECK(has(fault(R"({"comms": {}, "ranks": [{"ops": [{"id": "a", "op": "barrier", "comm": "w"}]}]})"), "no communicator 'w'"));
   CHECK(has(fault(R"({"comms": {}, "ranks": [{"ops": [{"id": "a", "op": "wait", "waits_for": ["b"]}]}]})"),
             "no call 'b' stands before this one"));
+  const auto sizes = [](const char* op) {
+    return fault(concat(R"({"comms": {"w": [0]}, "ranks": [{"ops": [{"id": "a", "comm": "w", )", op, "}]}]}"));
+  };
+  CHECK(has(sizes(R"("op": "all_gather", "bytes_to": [1])"), "only an all_to_all has a size for each rank"));
+  CHECK(has(sizes(R"("op": "all_to_all", "bytes_to": [1], "bytes": 1)"), "leave out one"));
+  CHECK(has(sizes(R"("op": "all_to_all", "bytes_from": [1, 2])"), "a size for each of the communicator's 1 ranks"));
 }

@@ -95,6 +95,28 @@ TEST_CASE("data that meets the wrong receive is told") {
   CHECK(verdict.crossed.size() == 2);
 }
 
+TEST_CASE("collectives that carry other data are told") {
+  CommProgram gathers = program({{call(CommOp::all_gather, "a")}, {call(CommOp::all_gather, "b")}});
+  gathers.ranks[0][0].data = "expert 0";
+  CHECK(prove(gathers).is_right());
+  gathers.ranks[1][0].data = "expert 1";
+  const HangVerdict verdict = prove(gathers);
+  CHECK(verdict.ends);
+  CHECK(verdict.crossed == std::vector<std::pair<CallRef, CallRef>>{{{0, 0}, {1, 0}}});
+}
+
+TEST_CASE("an all_to_all has a size for each pair") {
+  CommProgram uneven = program({{call(CommOp::all_to_all, "a")}, {call(CommOp::all_to_all, "b")}});
+  uneven.ranks[0][0].bytes_to = {1, 2};
+  uneven.ranks[0][0].bytes_from = {1, 30};
+  uneven.ranks[1][0].bytes_to = {30, 4};
+  CHECK(prove(uneven).is_right());
+  uneven.ranks[1][0].bytes_from = {3, 4};
+  CHECK(prove(uneven).differing.size() == 1);
+  uneven.ranks[1][0].bytes_from = {2};
+  CHECK_THROWS_WITH_AS(prove(uneven), doctest::Contains("one for each of its communicator's 2"), InputError);
+}
+
 TEST_CASE("with one slot the order in which a device starts its calls decides") {
   CommProgram crossed = program({{call(CommOp::all_reduce, "a"), call(CommOp::all_reduce, "b")},
                                  {call(CommOp::all_reduce, "b"), call(CommOp::all_reduce, "a")}});

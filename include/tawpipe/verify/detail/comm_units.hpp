@@ -35,7 +35,7 @@ struct CommMeeting {
   /// [rank of the communicator] numbered over the program; -1: it has no such call
   std::vector<std::int32_t> calls;
   std::int32_t first = -1;  ///< one of them
-  bool alike = true;        ///< the existing calls have the same op and bytes
+  bool alike = true;        ///< the existing calls have the same op and sizes
 };
 
 /// Everything that follows from the program's text.
@@ -134,6 +134,12 @@ class CommUnits {
       const CommCall& call = call_at(program_, here);
       if (is_local(call.op)) continue;
       const std::size_t members = members_of(here, call);
+      for (const auto* sizes : {&call.bytes_to, &call.bytes_from}) {
+        if (sizes->empty() || (call.op == CommOp::all_to_all && sizes->size() == members)) continue;
+        throw InputError(concat("rank ", here.rank, ": ", quote(call.id),
+                                ": only an all_to_all has a size for each rank, and one ", "for each of its communicator's ",
+                                members));
+      }
       if (is_point_to_point(call.op)) {
         const bool sends = call.op == CommOp::send;
         place_of(call.peer, here, call, "its peer");
@@ -160,10 +166,36 @@ class CommUnits {
     }
     for (CommMeeting& meeting : meetings_) {
       const CommCall& first = call(meeting.first);
+      const bool pairs = std::any_of(meeting.calls.begin(), meeting.calls.end(), [&](std::int32_t one) {
+        return one >= 0 && !(call(one).bytes_to.empty() && call(one).bytes_from.empty());
+      });
       for (const std::int32_t one : meeting.calls) {
-        meeting.alike = meeting.alike && (one < 0 || (call(one).op == first.op && call(one).bytes == first.bytes));
+        meeting.alike = meeting.alike && (one < 0 || (call(one).op == first.op && (pairs || call(one).bytes == first.bytes)));
+      }
+      meeting.alike = meeting.alike && (!pairs || has_equal_pairs(meeting));
+    }
+  }
+
+  /// Whether each rank of an all_to_all sends to each other what that one expects. A call with one
+  /// size spreads it evenly.
+  bool has_equal_pairs(const CommMeeting& meeting) const {
+    const auto ranks = static_cast<std::int64_t>(meeting.calls.size());
+    // Times `ranks`, so that an even share is whole; -1: unknown.
+    const auto size = [&](const CommCall& call, const std::vector<std::int64_t>& sizes, std::size_t place) {
+      if (!sizes.empty()) return sizes[place] * ranks;
+      return call.bytes_to.empty() && call.bytes_from.empty() ? call.bytes : -1;
+    };
+    for (std::size_t i = 0; i < meeting.calls.size(); ++i) {
+      for (std::size_t j = 0; j < meeting.calls.size(); ++j) {
+        if (meeting.calls[i] < 0 || meeting.calls[j] < 0) continue;
+        const CommCall& from = call(meeting.calls[i]);
+        const CommCall& to = call(meeting.calls[j]);
+        const std::int64_t sent = size(from, from.bytes_to, j);
+        const std::int64_t expected = size(to, to.bytes_from, i);
+        if (sent >= 0 && expected >= 0 && sent != expected) return false;
       }
     }
+    return true;
   }
 
   std::size_t members_of(CallRef here, const CommCall& call) const {
