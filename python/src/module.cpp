@@ -35,6 +35,7 @@
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/predict.hpp"
+#include "tawpipe/verify/diagnose.hpp"
 #include "values.hpp"
 
 namespace tawpipe::python {

@@ -177,7 +177,7 @@ class Bound(_Report):
 
 
 class Diagnosis(_Report):
-    """What keeps a job from going on: verdict, culprits, cycle, waits."""
+    """What keeps a job from going on: verdict, note, culprits, cycle, waits."""
 
 
 def cluster(given: ClusterLike, device: str = "") -> Cluster:

@@ -8,6 +8,7 @@
 #include "output.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
 #include "tawpipe/report/flight_report.hpp"
+#include "tawpipe/verify/diagnose.hpp"
 
 namespace tawpipe::sim {
 

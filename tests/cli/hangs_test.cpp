@@ -47,6 +47,19 @@ TEST_CASE("calls of any framework are told from schedules") {
       {"holds the calls of ranks, which is not a schedule"});
 }
 
+TEST_CASE("an order that sums gradients too early, or carries other data, is not passed") {
+  check_refused(run("validate --schedule-file " + data + "pp2_reduce_early.csv"),
+                {"line 1, cell 9: '0B1': the stage's REDUCE_GRAD comes before it"});
+  check_refused(run("validate --schedule-file " + data + "pp2_reshard_early.csv"),
+                {"cell 10: '0B1': the stage is not unsharded here"});
+  const auto other = run("validate --schedule-file " + data + "deepspeed4966_experts_differ.json");
+  CHECK(other.code == 1);
+  CHECK(other.out.find("0:all_gather.z meets 1:all_gather.z, which carries other data") != std::string::npos);
+  const auto uneven = run("validate --schedule-file " + data + "moe_dispatch_pair_differs.json");
+  CHECK(uneven.code == 1);
+  CHECK(uneven.out.find("dispatch all_to_all, bytes to each rank 0, 4096, 1024, from each 0, 512, 2048") != std::string::npos);
+}
+
 TEST_CASE("under Gloo the swapped order ends") {
   CHECK(run("validate --schedule-file " + data + "pt_zbv_p4_m8_swap_turn.csv --semantics gloo").code == 0);
   check_refused(run("validate --schedule-file " + data + "pt_zbv_p4_m8.csv --semantics glo"), {"did you mean 'gloo'"});
@@ -61,6 +74,12 @@ TEST_CASE("doctor names the culprits of a job that stands still") {
   CHECK(json.at("culprits")[0].at("rank") == 2);
   CHECK(json.at("culprits")[0].at("call") == "collective 6");
   CHECK(run("doctor " + data + "fr_pipeline_running_4").code == 0);
+  const auto stuck = run("doctor " + data + "fr_nccl_all_started_4");
+  CHECK(stuck.code == 1);
+  CHECK(stuck.out.find("stuck: the order of calls is right") != std::string::npos);
+  const auto absent = run("doctor " + data + "fr_dump_absent_all_ended_4");
+  CHECK(absent.code == 1);
+  CHECK(absent.out.find("rank 2: has no dump") != std::string::npos);
   const Folder folder;
   check_refused(run("doctor " + folder.write("trace", "{}")), {"does not end in its rank"});
   check_refused(run("doctor " + folder.write("trace_0", "{}")), {"expected a dump of PyTorch's flight recorder"});

@@ -45,6 +45,7 @@
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/training/detail/checkpoint_json.hpp"
 #include "tawpipe/training/safetensors.hpp"
+#include "tawpipe/verify/diagnose.hpp"
 #include "tawpipe/verify/validate.hpp"
 #if TAWPIPE_FUZZ_CHAKRA
 #include "tawpipe/report/chakra_export.hpp"

@@ -82,7 +82,13 @@ class Recorder(unittest.TestCase):
             dist.all_reduce(x)
             dist.broadcast(x, 0)
             return []
-        self.check(calls, [3] * RANKS, "ends", [])  # with the barrier that the test makes
+        self.check(calls, [3] * RANKS, "not recorded", [])  # with the barrier that the test makes; sends are not
+
+    def test_receives_that_wait_for_each_other(self):
+        def calls(rank):
+            dist.all_reduce(torch.ones(4))
+            return started(dist.irecv(torch.ones(4), 1 - rank)) if rank != 2 else []
+        self.check(calls, [2] * RANKS, "not recorded", [])
 
     def test_a_rank_makes_no_call(self):
         def calls(rank):

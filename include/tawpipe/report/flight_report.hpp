@@ -1,7 +1,7 @@
 // The diagnosis of a job from its flight recorder dumps: reads the dumps, and writes a page of text
 // or JSON (docs/hangs.md).
 // Not: the dumps' format (flight_recorder.hpp) nor the search for the cause
-// (verify/flight_record.hpp).
+// (verify/diagnose.hpp).
 #pragma once
 
 #include <fmt/format.h>
@@ -44,19 +44,6 @@ inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem
   return {*rank, path.string()};
 }
 
-/// "0, 2 to 5": ranks in order.
-inline std::string rank_ranges(const std::set<std::int32_t>& ranks) {
-  std::string text;
-  for (auto it = ranks.begin(); it != ranks.end();) {
-    const std::int32_t first = *it;
-    std::int32_t last = first;
-    for (++it; it != ranks.end() && *it == last + 1; ++it) last = *it;
-    text += (text.empty() ? "" : ", ") + std::to_string(first);
-    if (last > first) text += (last == first + 1 ? ", " : " to ") + std::to_string(last);
-  }
-  return text;
-}
-
 inline std::string headline(const FlightDiagnosis& found) {
   switch (found.verdict) {
     case FlightVerdict::ends:
@@ -64,12 +51,19 @@ inline std::string headline(const FlightDiagnosis& found) {
                                     : "no hang: every recorded call has its counterparts, and a rank is late";
     case FlightVerdict::deadlock:
       return "deadlock: calls wait for each other in a cycle";
+    case FlightVerdict::likely_deadlock:
+      return "likely deadlock: run one by one in the order of launch, calls wait for each other in a cycle "
+             "(which of them have started was not recorded: TORCH_NCCL_ENABLE_TIMING=1)";
     case FlightVerdict::mismatch:
       return "mismatch: calls that meet differ";
     case FlightVerdict::missing:
       return "missing: a rank does not make a call that others wait for";
+    case FlightVerdict::stuck:
+      return "stuck: the order of calls is right, and one does not end: look at the network and the devices of its ranks";
+    case FlightVerdict::not_recorded:
+      return "not recorded: what was recorded is in order, and the job may hang in what was not";
     case FlightVerdict::undecided:
-      return "undecided: the rank that others wait for has no dump";
+      return "undecided: a rank has no dump, and may be the cause";
   }
   return "";
 }
@@ -100,6 +94,7 @@ inline std::vector<std::pair<std::int32_t, std::string>> dump_files(const std::v
 /// A page of text. @param dumps  number of dumps read
 inline std::string diagnosis_text(const FlightDiagnosis& found, std::size_t dumps) {
   std::string text = fmt::format("{} dumps\n{}\n", dumps, detail::headline(found));
+  if (!found.note.empty()) text += fmt::format("  {}\n", found.note);
   constexpr std::size_t most = 24;  // lines of a kind, so that it fits a page
   const auto cut = [&](std::size_t i, std::size_t size) {
     if (i == most) text += fmt::format("  and {} more (--json shows all)\n", size - most);
@@ -111,7 +106,8 @@ inline std::string diagnosis_text(const FlightDiagnosis& found, std::size_t dump
   if (!found.culprits.empty()) text += "\nculprits\n";
   for (std::size_t i = 0; i < found.culprits.size() && !cut(i, found.culprits.size()); ++i) {
     const FlightCulprit& one = found.culprits[i];
-    text += fmt::format("  rank {}, {}, {}: {}\n", one.rank, one.group, one.call, one.why);
+    const std::string call = one.call.empty() ? "" : fmt::format(", {}, {}", one.group, one.call);
+    text += fmt::format("  rank {}{}: {}{}\n", one.rank, call, one.why, one.at.empty() ? "" : fmt::format("; {}", one.at));
   }
   if (!found.waits.empty()) text += "\nwaiting\n";
   std::vector<std::pair<std::string, std::set<std::int32_t>>> alike;
@@ -120,7 +116,7 @@ inline std::string diagnosis_text(const FlightDiagnosis& found, std::size_t dump
     (same != alike.end() ? *same : alike.emplace_back(wait.text, std::set<std::int32_t>{})).second.insert(wait.rank);
   }
   for (std::size_t i = 0; i < alike.size() && !cut(i, alike.size()); ++i) {
-    text += fmt::format("  {} {}: {}\n", alike[i].second.size() == 1 ? "rank" : "ranks", detail::rank_ranges(alike[i].second),
+    text += fmt::format("  {} {}: {}\n", alike[i].second.size() == 1 ? "rank" : "ranks", rank_ranges(alike[i].second),
                         alike[i].first);
   }
   return text;
@@ -131,9 +127,10 @@ inline nlohmann::ordered_json to_json(const FlightDiagnosis& found, std::size_t 
   nlohmann::ordered_json json;
   json["dumps"] = dumps;
   json["verdict"] = name(found.verdict);
+  json["note"] = found.note;
   json["culprits"] = nlohmann::ordered_json::array();
   for (const FlightCulprit& one : found.culprits) {
-    json["culprits"].push_back({{"rank", one.rank}, {"group", one.group}, {"call", one.call}, {"why", one.why}});
+    json["culprits"].push_back({{"rank", one.rank}, {"group", one.group}, {"call", one.call}, {"why", one.why}, {"at", one.at}});
   }
   json["cycle"] = found.circle;
   json["waits"] = nlohmann::ordered_json::array();

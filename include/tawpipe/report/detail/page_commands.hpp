@@ -112,13 +112,14 @@ const COMMANDS = {
   },
 
   doctor() {
-    const words = { ends: "No hang: every recorded call has its counterparts.", deadlock: "Deadlock: calls wait for each other in a cycle.", mismatch: "Mismatch: calls that meet differ.", missing: "Missing: a rank does not make a call that others wait for.", undecided: "Undecided: the rank that others wait for has no dump." };
+    const words = { ends: "No hang: every recorded call has its counterparts.", deadlock: "Deadlock: calls wait for each other in a cycle.", mismatch: "Mismatch: calls that meet differ.", missing: "Missing: a rank does not make a call that others wait for.", "likely deadlock": "Likely deadlock: run one by one in the order of launch, calls wait for each other in a cycle; which of them have started was not recorded.", stuck: "Stuck: the order of calls is right, and one does not end: look at the network and the devices of its ranks.", "not recorded": "Not recorded: what was recorded is in order, and the job may hang in what was not.", undecided: "Undecided: a rank has no dump, and may be the cause." };
     section("Verdict", el("p", { id: "verdict" }, words[answer.verdict] || answer.verdict));
+    if (answer.note) $("outcome").append(el("p", {}, answer.note));
     cards([["verdict", answer.verdict], ["ranks to blame", String(new Set(answer.culprits.map((c) => c.rank)).size), [...new Set(answer.culprits.map((c) => c.rank))].slice(0, 8).join(", ")], ["ranks that wait", String(answer.waits.length)]]);
     if (answer.cycle.length) $("outcome").append(el("ol", {}, ...answer.cycle.map((line) => el("li", {}, line))));
     if (answer.waits.length) section("Who waits for whom", waits_picture(), el("div", { class: "key", id: "waits_key" }));
     if (answer.waits.length) legend("waits_key", [["to blame", "#d55e00"], ["waits", "#e69f00"], ["waits for nothing that was recorded", "#8a8f98"]]);
-    if (answer.culprits.length) section("Culprits", table([["rank", (c) => c.rank], ["group", (c) => c.group, "words"], ["call", (c) => c.call, "words"], ["why", (c) => c.why, "long"]], answer.culprits));
+    if (answer.culprits.length) section("Culprits", table([["rank", (c) => c.rank], ["group", (c) => c.group, "words"], ["call", (c) => c.call, "words"], ["why", (c) => c.why, "long"], ["at", (c) => c.at, "words"]], answer.culprits));
     if (answer.waits.length) section("Waiting", table([["rank", (w) => w.rank], ["for", (w) => w.for, "words"], ["on ranks", (w) => w.on.join(", "), "words"]], answer.waits));
   },
 
