@@ -119,7 +119,9 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
   }
   const double element = bytes_of(kernel.format);
   const auto operands = static_cast<double>(kernel.m * kernel.k + kernel.k * kernel.n) * element;
-  const double results = static_cast<double>(kernel.m * kernel.n) * (adds ? 8 : 2);
+  // Of a loss in chunks, each adds its gradient of the head's input to that of those before it.
+  const bool sums = kernel.of_edge && kernel.count > 1 && kernel.pass == KernelPass::backward_input;
+  const double results = static_cast<double>(kernel.m * kernel.n) * (adds ? 8 : sums ? 4 : 2);
   const double moved = static_cast<double>(kernel.batch) * (operands + results);
   return std::max(best, moved / (device.memory_bandwidth.value() * curves.memory));
 }
@@ -137,10 +139,12 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
 }
 
 /// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels,
-/// gaps between them included, and no less than the host takes to launch it, embedding and head as
-/// a layer each. A CUDA graph of a layer is one launch in place of about ten, the layer's
-/// collectives among them; one of an iteration leaves a pass none. Messages: as chosen by NCCL's
-/// table for each size (nccl_path()); sends take the route's latencies and share its links.
+/// gaps between them included, its layers no less than the host takes to launch them. So a stage
+/// takes as long as its layers and edges as stages of their own. Embedding and head are few
+/// launches, but for those that a loss in chunks repeats. A CUDA graph of a layer is one launch in
+/// place of about ten, the layer's collectives among them; one of an iteration leaves a pass none.
+/// Messages: as chosen by NCCL's table for each size (nccl_path()); sends take the route's
+/// latencies and share its links.
 ///
 /// A stage with unknown kernels takes its operations at the rate of large products and its traffic
 /// at memory speed.
@@ -175,7 +179,8 @@ struct KernelCost {
     const Passes passes = traits(task.op).passes;
     const double copies = static_cast<double>(task.bytes.value()) / memory;  // of states
     if (work.kernels.empty()) return by_operations(work, passes, known, device) + seconds(copies);
-    double sum = 0;
+    double layers = 0;
+    double edges = 0;
     double products = 0;
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
     Launches launched;
@@ -183,7 +188,11 @@ struct KernelCost {
       launched.add(kernel);
       if (!runs(kernel.pass, passes) || (kernel.before_blackwell && detail::compute_capability(device) >= 100)) continue;
       const double time = kernel.count * seconds_of(kernel, known, device);
-      sum += time;
+      if (kernel.of_edge) {
+        edges += std::max(time, (kernel.count - 1) * kernel.launches * launch_seconds(kernel.pass, known));
+      } else {
+        layers += time;
+      }
       if (work.pieces == 1 || kernel.kind != Kernel::Kind::product) continue;
       products += time;
       Kernel piece = kernel;
@@ -194,14 +203,13 @@ struct KernelCost {
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
-    const double again = passes.backward_input ? known.host_layer : 0;
-    const int edges = (work.first_edge ? 1 : 0) + (work.last_edge ? 1 : 0);
-    const double of_layers = (host + again * launched.again(false)) * work.layers;
-    const double of_edges = (host + again * launched.again(true)) * edges;
+    if (passes.backward_input) host += known.host_layer * launched.again();
     double launches = 0;  // s of the host
-    if (graphs == CudaGraphs::none) launches = of_layers + of_edges + known.host_collective * work.collectives;
-    if (graphs == CudaGraphs::layers) launches = of_layers / operations_of_layer + of_edges;
-    return seconds(std::max(work.fraction * (longer * sum) + copies, work.fraction * launches));  // of a body's step: its part
+    if (graphs == CudaGraphs::none) launches = host * work.layers + known.host_collective * work.collectives;
+    if (graphs == CudaGraphs::layers) launches = host * work.layers / operations_of_layer;
+    // Of a body's step: its part.
+    return seconds(std::max(work.fraction * (longer * layers) + copies, work.fraction * launches) +
+                   work.fraction * (longer * edges));
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
@@ -234,24 +242,27 @@ struct KernelCost {
     return false;  // unreachable
   }
 
-  /// Kernels that the host launches in a forward, and those of them again in a backward, of layers
-  /// and of edges.
+  /// Kernels of layers that the host launches in a forward, and those of them again in a backward.
   struct Launches {
-    double forward[2] = {};
-    double recompute[2] = {};
+    double forward = 0;
+    double recompute = 0;
     void add(const Kernel& kernel) {
-      const double count = static_cast<double>(kernel.count) * kernel.launches;
-      if (kernel.pass == KernelPass::forward) forward[kernel.of_edge ? 1 : 0] += count;
-      if (kernel.pass == KernelPass::recompute) recompute[kernel.of_edge ? 1 : 0] += count;
+      const double count = kernel.of_edge ? 0 : static_cast<double>(kernel.count) * kernel.launches;
+      if (kernel.pass == KernelPass::forward) forward += count;
+      if (kernel.pass == KernelPass::recompute) recompute += count;
     }
-    double again(bool of_edge) const {
-      return forward[of_edge ? 1 : 0] > 0 ? std::min(1.0, recompute[of_edge ? 1 : 0] / forward[of_edge ? 1 : 0]) : 0;
-    }
+    double again() const { return forward > 0 ? std::min(1.0, recompute / forward) : 0; }
   };
 
   /// that a host launches: PyTorch's modules and functions
   static constexpr double operations_of_layer = 10;
 
+  /// Of the host, for one of a layer's operations: autograd runs those of a backward.
+  double launch_seconds(KernelPass pass, const DeviceCurves& curves) const {
+    if (graphs == CudaGraphs::iteration) return 0;
+    const bool forward = pass == KernelPass::forward || pass == KernelPass::recompute;
+    return (forward ? curves.host_layer : curves.host_backward) / operations_of_layer;
+  }
   double seconds_of(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) const {
     const bool in_graph = graphs == CudaGraphs::iteration || (graphs == CudaGraphs::layers && !kernel.of_edge);
     const double gaps = (in_graph ? std::min(curves.graph_gap, curves.kernel_gap) : curves.kernel_gap) * kernel.launches;

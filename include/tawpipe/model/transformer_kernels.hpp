@@ -12,6 +12,15 @@
 
 namespace tawpipe::inline v0 {
 
+namespace detail {
+
+/// The number of parts of the vocabulary of which the head has the logits one after another.
+inline std::int64_t loss_chunks(const Transformer& model) {
+  return model.loss_chunk > 0 ? (model.vocab + std::int64_t{model.loss_chunk} - 1) / model.loss_chunk : 1;
+}
+
+}  // namespace detail
+
 /// The kernels of `layers` layers, with embedding and head if requested, for one microbatch on one
 /// device; Kernel::split gives a tensor- and context-parallel rank's part.
 ///
@@ -31,7 +40,8 @@ namespace tawpipe::inline v0 {
 /// matrix is split). In torchtitan: a product for each matrix; casts as torchao's
 /// matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run them; without
 /// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of. Without
-/// gradient accumulation fusion, gradients of weights are added by kernels of their own.
+/// gradient accumulation fusion, gradients of weights are added by kernels of their own. A loss in
+/// chunks runs the products and kernels of the head once for each chunk, each as wide as it is.
 /// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
 TAWPIPE_INLINE std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
                                                        std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,
@@ -60,8 +70,10 @@ TAWPIPE_INLINE std::vector<Kernel> transformer_kernels(const Transformer& model,
   detail::KernelLister edge{model, batch, 1};
   if (head) edge.head();
   if (head || embedding) {
-    edge.traffic(KernelPass::forward, edge_forward_bytes, 4);
-    edge.traffic(KernelPass::backward_input, edge_backward_bytes, 4);
+    const std::int64_t chunks = head ? detail::loss_chunks(model) : 1;
+    const bool again = head && model.loss_chunk > 0;  // the logits' cast and log-softmax
+    edge.chunked_traffic(KernelPass::forward, edge_forward_bytes, 4, chunks);
+    edge.chunked_traffic(KernelPass::backward_input, edge_backward_bytes, again ? 6 : 4, chunks);
   }
   for (Kernel& kernel : edge.kernels) kernel.of_edge = true;
   layer.kernels.insert(layer.kernels.end(), edge.kernels.begin(), edge.kernels.end());

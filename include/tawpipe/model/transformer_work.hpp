@@ -14,6 +14,7 @@
 #include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_kernels.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -69,8 +70,10 @@ inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& bat
 
 /// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read
 /// and write; backward: write the gradient of log-softmax, read it and log-softmax, write the
-/// gradient of the logits, cast it back. In chunks: read the logits; backward: read them and write
-/// their gradient. A metric's loss after it: cast to float32, log-softmax read and write. With
+/// gradient of the logits, cast it back. In chunks: the same, with the forward's kernels once more
+/// in the backward; and for each further chunk a token's largest logit and sum of exponentials, in
+/// float32, read and written, and read in the backward. A metric's loss after it: cast to float32,
+/// log-softmax read and write. With
 /// unfused attention (Megatron-LM of 2021 and 2022, core/tensor_parallel/cross_entropy.py) the loss
 /// is kernels of their own: the maximum read; subtracted, read and written; exponentials and their
 /// quotients by the sum, each read and written; the sum read; backward: read and written, cast back.
@@ -82,16 +85,12 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t cast = cast_to(loss);
   const std::int64_t norm = element * model.hidden;
   const std::int64_t metrics = model.metric_losses() * log_softmax(std::max<std::int64_t>(element, 4));
-  if (model.loss_chunk > 0) {
-    return {.forward = batch.tokens() * (2 * norm + element * model.vocab),
-            .backward = batch.tokens() * (3 * norm + (2 * element + metrics) * model.vocab)};
-  }
-  if (!model.fused_attention) {
-    return {.forward = batch.tokens() * (2 * norm + (cast + 8 * loss) * model.vocab),
-            .backward = batch.tokens() * (3 * norm + (2 * loss + cast + metrics) * model.vocab)};
-  }
-  return {.forward = batch.tokens() * (2 * norm + log_softmax(loss) * model.vocab),
-          .backward = batch.tokens() * (3 * norm + (4 * loss + cast + metrics) * model.vocab)};
+  const std::int64_t forward = model.fused_attention ? log_softmax(loss) : cast + 8 * loss;
+  const std::int64_t backward = (model.fused_attention ? 4 : 2) * loss + cast + metrics;
+  const std::int64_t again = model.loss_chunk > 0 ? forward : 0;
+  const std::int64_t further = loss_chunks(model) - 1;
+  return {.forward = batch.tokens() * (2 * norm + forward * model.vocab + 16 * further),
+          .backward = batch.tokens() * (3 * norm + (backward + again) * model.vocab + 8 * further)};
 }
 
 }  // namespace detail
@@ -136,7 +135,6 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/model/activation.hpp"
-#include "tawpipe/model/transformer_kernels.hpp"
 
 namespace tawpipe::inline v0 {
 

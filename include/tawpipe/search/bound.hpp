@@ -140,20 +140,8 @@ template <class Cost>
 BestTimes best_times(const Cost&, const StageWork&, const DeviceSpec&, int) {
   throw InputError("a bound needs costs that know any layout: kernels or roofline, not given or measured times");
 }
-/// Those of a model whose loss may be computed in chunks: these compute logits twice and read them
-/// less often. What that saves is taken off the products.
 inline BestTimes best_times(const Problem& problem, const StageWork& work, const DeviceSpec& device) {
-  const auto of = [&](const StageWork& one) {
-    return std::visit([&](const auto& cost) { return best_times(cost, one, device, problem.cluster.ranks()); }, problem.cost);
-  };
-  const auto sum = [](const BestTimes& times) { return times.products + times.attention + times.traffic; };
-  BestTimes times = of(work);
-  Transformer chunked = *problem.model;
-  if (chunked.loss_chunk > 0) return times;
-  chunked.loss_chunk = chunked.vocab;
-  const BestTimes less = of(work_of_sequence(chunked, problem.sequence));
-  times.products -= std::clamp(sum(times) - sum(less), 0.0, times.products);
-  return times;
+  return std::visit([&](const auto& cost) { return best_times(cost, work, device, problem.cluster.ranks()); }, problem.cost);
 }
 inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
   if (const auto* kernels = std::get_if<KernelCost>(&cost))

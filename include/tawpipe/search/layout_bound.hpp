@@ -11,7 +11,6 @@
 #include <set>
 #include <span>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -201,35 +200,19 @@ class LayoutBounds {
 
   int neighbours_of(const PlanLayout& layout) const { return expert_neighbours_of(request_.problem, layout.mesh); }
 
-  /// Without the host's minimum time for each layer: how often it launches the head depends on how
-  /// the model is split.
-  template <CostModel Cost>
-  static Cost without_host(Cost cost) {
-    if constexpr (std::is_same_v<Cost, KernelCost>) {
-      cost.changes.emplace_back(&DeviceCurves::host_layer, 0);
-      cost.changes.emplace_back(&DeviceCurves::host_backward, 0);
-      cost.changes.emplace_back(&DeviceCurves::host_collective, 0);
-    }
-    return cost;
-  }
-
   template <CostModel Cost>
   Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost) const {
     // At least so many layers are computed again, and at most all.
     const int again = layout.recompute_layers > 0 ? layout.recompute_layers : request_.problem.model->recompute_layers;
-    const Times layers = find_times(cost, whole_model(layout, rank, false, again));
-    Times times = find_times(without_host(cost), whole_model(layout, rank, true, again));
+    Times times = find_times(cost, whole_model(layout, rank, again));
     times.kept = times.saved;
-    if (again > 0) times.saved = saved_of(whole_model(layout, rank, true, 0));
-    times.forward = std::max(times.forward, layers.forward);
-    times.backward = std::max(times.backward, layers.backward);
-    times.input = std::max(times.input, layers.input);
+    if (again > 0) times.saved = saved_of(whole_model(layout, rank, 0));
     return times;
   }
 
-  /// The passes of all layers, and of the head if asked, on one of the ranks that share them, and
-  /// an update of its part.
-  Schedule whole_model(const PlanLayout& layout, Rank rank, bool head, int recompute_layers) const {
+  /// The passes of all layers and the head on one of the ranks that share them, and an update of its
+  /// part. A stage takes as long as its parts, however the model is split.
+  Schedule whole_model(const PlanLayout& layout, Rank rank, int recompute_layers) const {
     const Problem& problem = request_.problem;
     const Batch batch{problem.sequence, layout.microbatch_size * layout.mesh.expert, problem.global_batch};
     Transformer model = *problem.model;
@@ -240,7 +223,7 @@ class LayoutBounds {
     Schedule::Parts parts;
     parts.ranks = problem.cluster.ranks();
     parts.mesh = layout.mesh;
-    parts.stages = {work.stage(0, model.layers, false, head)};
+    parts.stages = {work.stage(0, model.layers, false, true)};
     if (layout.mesh.shared() > 1) {
       Sharing sharing = sharing_of(problem, layout.mesh, false);
       sharing.exchange = exchange_of(layout);

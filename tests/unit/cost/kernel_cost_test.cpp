@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "support/clusters.hpp"
 #include "tawpipe/model/models.hpp"
@@ -157,6 +159,63 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
   CHECK(time(slow, 2) == Approx(again ? 0.6 : 0.4));
 }
 
+TEST_CASE("a stage takes as long as its layers and edges by themselves, whatever limits each") {
+  const auto model = tawpipe::models::llama({.layers = 4, .hidden = 512, .heads = 8, .vocab = 32000});
+  const tawpipe::Workload work{model, {.sequence = 1024, .microbatch_size = 1, .global_batch = 1}, tawpipe::Recompute::full};
+  const auto cluster = tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
+  const auto time = [&](std::vector<tawpipe::StageWork> stages, double host) {
+    tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
+    builder.stages(std::move(stages));
+    const auto count = static_cast<int>(builder.stages().size());
+    for (int task = 0; task < 2 * count; ++task) {
+      builder.add({.op = task < count ? tawpipe::Op::forward : tawpipe::Op::backward,
+                   .rank = tawpipe::Rank{0},
+                   .stage = tawpipe::StageId{task % count},
+                   .microbatch = 0},
+                  {});
+    }
+    const tawpipe::Schedule schedule = builder.build();
+    const KernelCost cost{.changes = {{&tawpipe::DeviceCurves::host_layer, host}, {&tawpipe::DeviceCurves::host_backward, host}}};
+    double sum = 0;
+    for (int task = 0; task < 2 * count; ++task)
+      sum += tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{task}, cluster));
+    return sum;
+  };
+  for (const double host : {1e-7, 1e-4, 1e-3}) {
+    CAPTURE(host);
+    CHECK(time(work.units(), host) == Approx(time(work.split(1), host)).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("a loss in chunks takes longer than the same kernels whole, and the longer the more chunks") {
+  auto model = tawpipe::models::llama({.layers = 2, .hidden = 1024, .heads = 8, .vocab = 32000});
+  const auto cluster = tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
+  for (const bool in_float32 : {false, true}) {
+    CAPTURE(in_float32);
+    model.loss_in_float32 = in_float32;
+    const auto time = [&](int chunk) {
+      model.loss_chunk = chunk;
+      const tawpipe::Workload work{model, {.sequence = 4096, .microbatch_size = 1, .global_batch = 1}};
+      tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
+      builder.stages({work.stage(2, 0, false, true)});
+      for (const auto op : {tawpipe::Op::forward, tawpipe::Op::backward})
+        builder.add({.op = op, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{0}, .microbatch = 0}, {});
+      const tawpipe::Schedule schedule = builder.build();
+      return tawpipe::to_seconds(KernelCost{}.compute_time(schedule, tawpipe::TaskId{0}, cluster) +
+                                 KernelCost{}.compute_time(schedule, tawpipe::TaskId{1}, cluster));
+    };
+    double before = time(0);
+    for (const int chunk : {40000, 32000, 8192, 4096, 100, 1}) {
+      CAPTURE(chunk);
+      CHECK(time(chunk) >= before);
+      before = time(chunk);
+    }
+    // 32,000 chunks of nine launches in a layer's forward and backward of ten, 0.3 ms each.
+    CHECK(before > 32000 * 9 * 30e-6);
+    CHECK(time(4096) > 1.05 * time(0));
+  }
+}
+
 TEST_CASE("kernels of a CUDA graph follow each other sooner, and the host launches all of them at once") {
   using tawpipe::CudaGraphs;
   const TwoStages two{2, true};
@@ -180,9 +239,9 @@ TEST_CASE("kernels of a CUDA graph follow each other sooner, and the host launch
     const double of_edges = time(CudaGraphs::layers, stage) - time(CudaGraphs::iteration, stage);
     CHECK(of_edges == Approx(sooner * launches(stage, true)).epsilon(1e-4));
   }
-  // A layer is one launch in place of ten; embedding and head are launched as ever.
-  CHECK(time(CudaGraphs::none, 1, 1) == Approx(4));
-  CHECK(time(CudaGraphs::layers, 1, 1) == Approx(2.2));
+  // Two layers, each one launch in place of ten; embedding and head take 7 ms of the device.
+  CHECK(time(CudaGraphs::none, 1, 1) == Approx(2).epsilon(0.005));
+  CHECK(time(CudaGraphs::layers, 1, 1) == Approx(0.2).epsilon(0.05));
   CHECK(time(CudaGraphs::iteration, 1, 1) == time(CudaGraphs::iteration, 1));
 }
 

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 
 #include "tawpipe/model/models.hpp"
@@ -179,6 +180,26 @@ TEST_CASE("without gradient accumulation fusion kernels of their own add what th
   CHECK(added(4, 8) == Approx(10 * parameters / 4));  // all context-parallel ranks have all
   model.dtype = tawpipe::Dtype::f16;
   CHECK(added(1, 1) == Approx(6 * parameters));
+}
+
+TEST_CASE("a loss in chunks runs a product for each chunk, as wide as it is, and lists equal ones once") {
+  auto model = tawpipe::models::named("llama-3-8b");
+  const auto whole = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 0, false, true);
+  for (const int chunk : {1, 4096, 128256, 1 << 20}) {
+    CAPTURE(chunk);
+    model.loss_chunk = chunk;
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 0, false, true);
+    CHECK(work.kernels.size() <= 10);
+    CHECK(flops(work, KernelPass::forward) == Approx(work.forward.value()));
+    CHECK(flops(work, KernelPass::recompute) == Approx(work.recompute.value()));
+    CHECK(flops(work, KernelPass::backward_input) == Approx(flops(whole, KernelPass::backward_input)));
+    CHECK(flops(work, KernelPass::backward_weight) == Approx(flops(whole, KernelPass::backward_weight)));
+    std::int64_t products = 0;
+    for (const Kernel& kernel : work.kernels) {
+      if (kernel.kind == Kernel::Kind::product && kernel.pass == KernelPass::forward) products += kernel.count;
+    }
+    CHECK(products == (128256 + chunk - 1) / chunk);
+  }
 }
 
 TEST_CASE("Megatron-LM pads the vocabulary, other code multiplies with what there is") {

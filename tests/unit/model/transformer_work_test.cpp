@@ -148,6 +148,12 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   CHECK(head.forward_traffic == Bytes{(32 + 140) * 12});
   // norm 3 x 16; 4 x 4 and cast 4 + 2 for 10 entries
   CHECK(head.backward_traffic == Bytes{(48 + 220) * 12});
+  // in chunks of 4 entries: the forward's 140 again, and for each further chunk two sums
+  auto chunked = tiny;
+  chunked.loss_chunk = 4;
+  const auto in_chunks = transformer_work(chunked, batch, Recompute::none, 2, 0, false, true);
+  CHECK(in_chunks.forward_traffic == head.forward_traffic + Bytes{2 * 16 * 12});
+  CHECK(in_chunks.backward_traffic == head.backward_traffic + Bytes{(140 + 2 * 8) * 12});
   // two losses for metrics: each casts 2 + 4, log-softmax 4 + 4
   Transformer metrics = tiny;
   metrics.code = tawpipe::LayerCode::composer;

@@ -148,20 +148,32 @@ class KernelLister {
                          .bytes = bytes});
     }
   }
+  /// The same in `parts` equal parts, each launched by itself.
+  void chunked_traffic(KernelPass pass, double bytes, std::int32_t launches, std::int64_t parts) {
+    traffic(pass, bytes / static_cast<double>(parts), launches);
+    if (bytes > 0) kernels.back().count = static_cast<std::int32_t>(parts);
+  }
   /// The product with the vocabulary's matrix, in 16 bits (or the model's) whatever the layers'
-  /// format; for a loss in chunks twice.
+  /// format; for a loss in chunks twice, a product for each chunk.
   void head() {
     const std::int64_t vocab = model_.vocab;
+    const std::int64_t width = model_.loss_chunk > 0 ? std::min<std::int64_t>(model_.loss_chunk, vocab) : vocab;
+    head_products(width, vocab / width);
+    if (vocab % width > 0) head_products(vocab % width, 1);
+    add_gradients(vocab * model_.hidden, 1);
+  }
+  /// Those of `count` chunks of `width` entries.
+  void head_products(std::int64_t width, std::int64_t count) {
     const ProductFormat format = model_.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16;
     const auto of_vocabulary = [&](KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context) {
       product(pass, shape, by_tensor, by_context, format);
       kernels.back().aligned = model_.pads_vocabulary();
+      kernels.back().count = static_cast<std::int32_t>(count);
     };
-    of_vocabulary(KernelPass::forward, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m);
-    if (model_.loss_chunk > 0) of_vocabulary(KernelPass::recompute, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m);
-    of_vocabulary(KernelPass::backward_input, {tokens(), model_.hidden, vocab}, Dimension::k, Dimension::m);
-    of_vocabulary(KernelPass::backward_weight, {vocab, model_.hidden, tokens()}, Dimension::m, Dimension::k);
-    add_gradients(vocab * model_.hidden, 1);
+    of_vocabulary(KernelPass::forward, {tokens(), width, model_.hidden}, Dimension::n, Dimension::m);
+    if (model_.loss_chunk > 0) of_vocabulary(KernelPass::recompute, {tokens(), width, model_.hidden}, Dimension::n, Dimension::m);
+    of_vocabulary(KernelPass::backward_input, {tokens(), model_.hidden, width}, Dimension::k, Dimension::m);
+    of_vocabulary(KernelPass::backward_weight, {width, model_.hidden, tokens()}, Dimension::m, Dimension::k);
   }
 
   std::vector<Kernel> kernels;
