@@ -162,7 +162,7 @@ struct BodyStep {
   /// collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};
   /// The stage's layer whose weights it is the first to need, or whose gradient is complete after
-  /// it; -1: none.
+  /// it; the number of layers: of what follows them; -1: none.
   std::int32_t layer = -1;
 
   bool is_compute() const { return kind == Kind::compute; }

@@ -100,6 +100,11 @@ class Workload {
   StageWork stage(int first_layer, int layers, bool first_edge, bool last_edge) const {
     return shared(model_->stage(first_layer, layers, first_edge, last_edge));
   }
+  /// A part of a stage: of its layers, those from `begin` to before `end`.
+  StageWork part(const StageWork& stage, int begin, int end, bool first_edge, bool last_edge) const {
+    const std::int32_t recomputed = std::clamp(stage.recomputed - begin, 0, end - begin);
+    return shared(model_->stage(stage.first_layer + begin, end - begin, first_edge, last_edge, recomputed));
+  }
 
   /// How split() cuts the layers. @pre before a schedule is built from it
   Workload& cut_by(StageCut cut) {

@@ -21,15 +21,17 @@ constexpr std::int64_t bucket_size(std::int64_t given, int replicas) {
 
 /// Parameters that travel together.
 struct LayerBucket {
-  std::int32_t layer = 0;  ///< the first of the stage's layers in it
+  /// the first of the stage's layers in it; their number: it has what follows them
+  std::int32_t layer = 0;
   std::vector<ParameterRange> ranges = {};
   std::int64_t edge_parameters = 0;  ///< of these, those of the model's edges
 };
 
 /// A stage's parameters in buckets, in the order in which a backward completes them: the last
-/// layers first, with what follows them; the first edge in the last bucket, by itself where the
-/// layers before it fill theirs. A bucket is full when it has `least` parameters, and ends with a
-/// layer: a larger layer is one bucket, where Megatron-LM goes on in the middle of one.
+/// layers first, with what follows them unless that fills a bucket; the first edge in the last
+/// bucket, by itself where the layers before it fill theirs. A bucket is full when it has `least`
+/// parameters, and ends with a layer: a larger layer is one bucket, where Megatron-LM goes on in the
+/// middle of one.
 /// @return fewer than two: nothing to cut
 inline std::vector<LayerBucket> buckets_of(const ParameterBlocks& blocks, const StageWork& stage, std::int64_t least) {
   std::vector<LayerBucket> buckets;
@@ -41,12 +43,14 @@ inline std::vector<LayerBucket> buckets_of(const ParameterBlocks& blocks, const 
   if (least < 1 || layer < 1) return buckets;
   const auto each =
       static_cast<std::int32_t>(std::min<std::int64_t>((least + layer - 1) / layer, std::int64_t{stage.layers} + 1));
+  const bool own_edge = stage.last_edge && blocks.last_edge().count() >= least;
+  if (own_edge) add_edge(buckets.emplace_back(LayerBucket{.layer = stage.layers}), blocks.last_edge());
   for (std::int32_t end = stage.layers; end > 0; end -= each) {
     const std::int32_t first = std::max(0, end - each);
     LayerBucket& bucket = buckets.emplace_back(LayerBucket{.layer = first});
     if (stage.first_edge && end < each) add_edge(bucket, blocks.first_edge());
     append(bucket.ranges, blocks.layers(stage.first_layer + first, end - first));
-    if (end == stage.layers && stage.last_edge) add_edge(bucket, blocks.last_edge());
+    if (end == stage.layers && stage.last_edge && !own_edge) add_edge(bucket, blocks.last_edge());
   }
   const bool edge_left = stage.first_edge && stage.layers % each == 0 && blocks.first_edge().count() > 0;
   if (edge_left) add_edge(buckets.emplace_back(), blocks.first_edge());

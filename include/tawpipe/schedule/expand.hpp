@@ -174,8 +174,8 @@ class BodyExpander {
     const std::size_t count = from_.tasks().size();
     for (std::size_t t = 0; t < count;) {
       const StageBody* body = body_of(from_, from_.tasks()[t]);
-      const StageBody cut = body == nullptr ? buckets_.body_of(id<TaskId>(t)) : StageBody{};
-      if (!cut.empty()) body = &cut;
+      const CutPass cut = body == nullptr ? buckets_.cut_of(id<TaskId>(t)) : CutPass{};
+      if (!cut.body.empty()) body = &cut.body;
       if (body == nullptr) {
         const bool bucket = from_.bucket(id<TaskId>(t)) != nullptr;
         first_[t] = last_[t] =
@@ -183,7 +183,7 @@ class BodyExpander {
         ++t;
       } else {
         const std::size_t end = end_of_copies(t);
-        add_body(*body, t, end);
+        add_body(*body, cut.parts, t, end);
         t = end;
       }
     }
@@ -232,10 +232,11 @@ class BodyExpander {
   }
 
   /// The steps of the copies begin .. end - 1. @pre the first and the last step compute
-  void add_body(const StageBody& body, std::size_t begin, std::size_t end) {
+  /// @param parts  [step] of a computation that is cut; none: the steps are those of a shared stage
+  void add_body(const StageBody& body, const std::vector<StageWork>& parts, std::size_t begin, std::size_t end) {
     const std::size_t copies = end - begin;
     added_.assign(body.size() * copies, none<TaskId>);
-    const std::vector<SplitId>& numbers = numbers_of(body, from_.tasks()[begin]);
+    const std::vector<SplitId>& numbers = numbers_of(body, parts, from_.tasks()[begin]);
     for (std::size_t s = 0; s < body.size(); ++s) {
       if (!body[s].is_compute()) {
         add_collectives(body[s], s, begin, copies);
@@ -320,14 +321,17 @@ class BodyExpander {
     return at->second = builder_.pair_sizes(pairs_of(step, members));
   }
 
-  /// [step] of the computations among a body's steps; equal ones have one number.
-  const std::vector<SplitId>& numbers_of(const StageBody& body, const Task& task) {
+  /// [step] of the computations among a body's steps; equal ones have one number. Parts of a
+  /// computation by one rank are timed as what they are.
+  const std::vector<SplitId>& numbers_of(const StageBody& body, const std::vector<StageWork>& parts, const Task& task) {
     std::vector<std::int32_t> cuts;
-    if (from_.parts().bodies.empty()) {
-      for (const BodyStep& step : body) cuts.push_back(step.layer);
-    }
+    for (std::size_t s = 0; s < parts.size(); ++s) cuts.push_back(body[s].layer);
     const auto [at, added] = numbers_.try_emplace({task.op, task.stage, std::move(cuts)});
     if (!added) return at->second;
+    if (!parts.empty() && mesh_.shared() == 1) {
+      for (const StageWork& part : parts) at->second.push_back(builder_.step(part));
+      return at->second;
+    }
     const BodyTotals totals{body};
     std::map<std::tuple<double, Bytes, std::int32_t>, SplitId> known;
     for (const BodyStep& step : body) {

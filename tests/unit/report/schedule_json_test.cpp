@@ -131,14 +131,14 @@ TEST_CASE("composed schedules keep their layout, and striped ones the parameters
 TEST_CASE("the buckets of a stage are kept, and checked") {
   const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 96, .vocab = 100};
   const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 2}, Recompute::none};
-  const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}});
-  const Schedule schedule = compose(logical, Workload{model, {32, 1, 4}, Recompute::none}, Mesh{.data = 2}.over(4),
+  const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{1}}, .options = {}});
+  const Schedule schedule = compose(logical, Workload{model, {32, 1, 4}, Recompute::none}, Mesh{.data = 2}.over(2),
                                     {.stages = {}, .overlap_gradients = true, .bucket = 1});
-  REQUIRE(schedule.parts().buckets.size() == 2);  // two layers; the embedding is last
+  REQUIRE(schedule.parts().buckets.size() == 5);  // the head and four layers; the embedding is last
   const std::string text = schedule_json(schedule);
   const Schedule read = parse_schedule_json(text);
   CHECK(schedule_json(read) == text);
-  CHECK(read.parts().buckets[1].layer == schedule.parts().buckets[1].layer);
+  CHECK(read.parts().buckets[0].layer == 4);
   const auto with_buckets = [](const std::string& buckets) {
     return schedule_error(R"({"ranks": 1, "tasks": [{"op": "forward", "rank": 0, "stage": 0, "microbatch": 0}], "buckets": )" +
                           buckets + "}");

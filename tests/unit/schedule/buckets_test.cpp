@@ -14,8 +14,9 @@ namespace {
 
 using namespace tawpipe;
 
-StageWork stage(std::int32_t first, std::int32_t layers) {
+StageWork stage(std::int32_t first, std::int32_t layers, bool last_edge = false) {
   StageWork work;
+  work.last_edge = last_edge;
   work.first_layer = first;
   work.layers = layers;
   return work;
@@ -35,6 +36,19 @@ TEST_CASE("a bucket has as many layers as it takes to be full, counted by the st
   CHECK(buckets.back().layer == 0);
   CHECK(buckets.back().ranges == std::vector{mixed.layers(0, 2)});
   CHECK(buckets.front().ranges == std::vector{mixed.layers(4, 2)});
+}
+
+TEST_CASE("what follows the layers fills a bucket by itself, or goes with the last layers") {
+  const ParameterBlocks blocks{{.first_edge = 7, .layers = 6, .layer = 10, .last_edge = 15}};
+  const auto apart = buckets_of(blocks, stage(0, 6, true), 15);
+  REQUIRE(apart.size() == 4);
+  CHECK(apart.front().layer == 6);
+  CHECK(apart.front().ranges == std::vector{blocks.last_edge()});
+  CHECK(apart.front().edge_parameters == 15);
+  const auto together = buckets_of(blocks, stage(0, 6, true), 16);
+  REQUIRE(together.size() == 3);
+  CHECK(together.front().layer == 4);
+  CHECK(together.front().edge_parameters == 15);
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ class BodyWriter : public BodySteps, private BodySizes {
       forward_layer(layer);
     }
     if (stage.last_edge) {
-      compute(0, 2 * head_norm_ / sharing_.token_parts());
+      compute_apart(0, 2 * head_norm_ / sharing_.token_parts(), last());
+      body_.back().layer = stage.layers;
       gather(false);
       compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
       // For each token: the largest logit, the sum of exponentials and the target's logit, in
@@ -82,6 +83,10 @@ class BodyWriter : public BodySteps, private BodySizes {
         compute(0, 3 * head_norm_ / sharing_.token_parts(), {summed});
       } else {
         compute(logits_, 0, {gathered});
+      }
+      if (weight) {
+        body_.back().layer = stage.layers;
+        compute_apart(0, 0, last());
       }
     }
     if (!stage.last_edge && input) gather_message(true);

@@ -101,8 +101,9 @@ inline std::vector<Bucket> read_buckets(JsonValue value, const Schedule::Parts& 
     if (!is_collective(task.op) || !parameters || task.stage == none<StageId>) {
       pair[0].fail("a bucket's message is a collective with gradients or weights of a stage");
     }
-    const std::int32_t layers = std::max(1, parts.stages[index(task.stage)].layers);
-    buckets.push_back({TaskId{message}, pair[1].whole<std::int32_t>(0, layers - 1)});
+    const StageWork& stage = parts.stages[index(task.stage)];
+    const std::int32_t most = stage.last_edge ? stage.layers : std::max(0, stage.layers - 1);
+    buckets.push_back({TaskId{message}, pair[1].whole<std::int32_t>(0, most)});
   }
   return buckets;
 }

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/op_traits.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -26,35 +28,39 @@ inline Flops pass_flops(const StageWork& work, const Passes& passes) {
   return flops;
 }
 
-/// The steps of a pass through equal layers, one after another.
-/// @param head  operations of the pass in what follows the layers
+/// A pass through a stage, cut at some of its layers.
+struct CutPass {
+  StageBody body;                ///< a step for each part, one after another
+  std::vector<StageWork> parts;  ///< [step] of the whole stage's ranks together
+};
+
+/// Cuts it.
 /// @param layers  in any order; each is marked on the step that begins with it, or ends with its
-/// gradient
+/// gradient; the number of layers: what follows them
 /// @param begins  true: a forward; false: a backward
-inline StageBody cut_at_layers(const StageWork& stage, const Passes& passes, Flops head, std::vector<std::int32_t> layers,
-                               bool begins) {
+/// @param ranks  that share the stage
+inline CutPass cut_at_layers(const Workload& workload, const StageWork& stage, const Passes& passes,
+                             std::vector<std::int32_t> layers, bool begins, int ranks) {
   std::sort(layers.begin(), layers.end());
   layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   if (!begins) std::reverse(layers.begin(), layers.end());
-  const double all = pass_flops(stage, passes).value();
-  const auto traffic = static_cast<double>((passes.forward ? stage.forward_traffic : stage.backward_traffic).value());
-  StageBody body;
-  double before = 0;  // of `all`
-  const auto add_until = [&](double end, std::int32_t layer) {
-    const double part = all > 0 ? (end - before) / all : 0;
-    before = end;
-    body.push_back({.flops = Flops{part * all}, .traffic = Bytes{static_cast<std::int64_t>(part * traffic)}});
-    body.back().after[0] = static_cast<std::int32_t>(body.size()) - 2;
-    body.back().layer = layer;
-  };
-  std::int32_t begun = -1;
-  for (const std::int32_t layer : layers) {
-    const double passed = (all - head.value()) * (begins ? layer : stage.layers - layer) / std::max(1, stage.layers);
-    add_until(begins ? passed : head.value() + passed, begins ? begun : layer);
-    if (begins) begun = layer;
+  CutPass cut;
+  for (std::size_t s = 0; s <= layers.size(); ++s) {
+    const bool last = s == layers.size();
+    const std::int32_t before = s > 0 ? layers[s - 1] : begins ? 0 : stage.layers;
+    const std::int32_t after = last ? (begins ? stage.layers : 0) : layers[s];
+    const std::int32_t begin = std::min(before, after);
+    const std::int32_t end = std::max(before, after);
+    const bool first_edge = stage.first_edge && (begins ? begin == 0 && (end > 0 || last) : last);
+    const bool last_edge = stage.last_edge && (begins ? last : s == 0);
+    cut.parts.push_back(workload.part(stage, begin, end, first_edge, last_edge));
+    const StageWork& part = cut.parts.back();
+    cut.body.push_back({.flops = pass_flops(part, passes) / ranks,
+                        .traffic = (passes.forward ? part.forward_traffic : part.backward_traffic) / ranks});
+    cut.body.back().after[0] = static_cast<std::int32_t>(s) - 1;
+    if (begins ? s > 0 : !last) cut.body.back().layer = begins ? layers[s - 1] : layers[s];
   }
-  add_until(all, begun);
-  return body;
+  return cut;
 }
 
 /// The computations of a schedule that buckets wait for, or that wait for buckets, layer by layer.
@@ -95,7 +101,7 @@ class BucketCuts {
   }
 
   /// A single computation cut where buckets wait for it, or it for them; none if it is not cut.
-  StageBody body_of(TaskId id) const {
+  CutPass cut_of(TaskId id) const {
     if (empty()) return {};
     std::vector<std::int32_t> layers;
     for (const Bucket& bucket : gathered(id)) layers.push_back(bucket.layer);
@@ -106,10 +112,7 @@ class BucketCuts {
     if (layers.empty()) return {};
     const Task& task = from_.task(id);
     const StageWork& stage = from_.stage(task.stage);
-    const Passes passes = traits(task.op).passes;
-    const bool head = stage.last_edge && !from_.workload().is_abstract();
-    const Flops of_head = head ? pass_flops(from_.workload().stage(stage.first_layer, 0, false, true), passes) : Flops{};
-    return cut_at_layers(stage, passes, of_head / from_.parts().mesh.shared(), std::move(layers), needed);
+    return cut_at_layers(from_.workload(), stage, traits(task.op).passes, std::move(layers), needed, from_.parts().mesh.shared());
   }
 
   /// Notes the step after which a task has the gradient of a layer, if buckets wait for that.
