@@ -95,7 +95,8 @@ int run(int argc, char** argv) {
   add_option_flag(*compare, request, "every schedule that has it");
   compare
       ->add_flag("--baselines", baselines,
-                 "Each with its standard options and full recomputation, as papers compare them, in place of its best")
+                 "Each with full recomputation and its standard options, or as tawpipe reproduce tawpipe runs it, in place "
+                 "of its best")
       ->group("Schedule");
   add_problem_flags(*compare, request, "auto", "auto");
   add_json_flag(*compare, request.json, "the results, best first,");

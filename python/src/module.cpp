@@ -94,11 +94,12 @@ struct Comparison {
 
 Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
   const SignalsEndSimulations watched;
-  const std::vector<ScheduleChoice> all = sim::compared_entries(request, schedules, !baselines);
+  std::vector<ScheduleChoice> all = sim::compared_entries(request, schedules, !baselines);
   Problem problem = sim::resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
   std::vector<Chosen> results;
-  for (const ScheduleChoice& choice : all) results.push_back(sim::choose(problem, choice));
+  const std::vector<Problem> problems = sim::compared_problems(problem, all, baselines);
+  for (std::size_t i = 0; i < all.size(); ++i) results.push_back(sim::choose(problems[i], all[i]));
   Comparison found{.problem = sim::describe(problem),
                    .table = comparison_table(results, problem.recomputes.size() > 1),
                    .results = {},

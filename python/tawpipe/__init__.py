@@ -238,7 +238,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         options: Options that each schedule gets that has them.
         expert_parallel: Devices among which each layer's experts are divided, whole: tensor x context ones or a multiple, whose
             other devices have sequences of their own; 1: tensor-parallel devices split all experts (docs/schedules.md).
-        baselines: Each with its standard options and full recomputation, as papers compare them, in place of its best.
+        baselines: Each with full recomputation and its standard options, or as `tawpipe reproduce tawpipe` runs it, in place of
+            its best.
         offload: What lies in host memory between its uses: "activations", "activations:20" (of each device's first 20 layers), "optimizer" or both with "+".
         products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
         gathered_weights: "products": FSDP gathers the layers' weights in the 8 bits of their products; "" or "model": the model's.

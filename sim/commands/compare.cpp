@@ -23,9 +23,9 @@ namespace tawpipe::sim {
 namespace {
 
 /// Runs the entries on all cores. Results keep the entries' order.
-std::vector<Chosen> run_all(const Problem& problem, const std::vector<ScheduleChoice>& all) {
+std::vector<Chosen> run_all(const std::vector<Problem>& problems, const std::vector<ScheduleChoice>& all) {
   std::vector<Chosen> results(all.size());
-  in_parallel(all.size(), "simulating", [&](std::size_t i) { results[i] = choose(problem, all[i]); });
+  in_parallel(all.size(), "simulating", [&](std::size_t i) { results[i] = choose(problems[i], all[i]); });
   return results;
 }
 
@@ -49,7 +49,7 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& 
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines) {
-  const std::vector<ScheduleChoice> all = compared_entries(request, schedules, !baselines);
+  std::vector<ScheduleChoice> all = compared_entries(request, schedules, !baselines);
   Problem problem = resolve(request, true, nullptr, baselines ? "full" : "auto");
   refuse_idle_sharding(problem);
   problem.fold = Fold::automatic;
@@ -57,7 +57,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   if (!request.json.empty()) file.emplace(request.json);
   check_outputs({{"--json", request.json}, {"--report", request.report}});
   ReportFile report{request.report};
-  const std::vector<Chosen> results = run_all(problem, all);
+  const std::vector<Chosen> results = run_all(compared_problems(problem, all, baselines), all);
   const std::vector<std::size_t> order = comparison_order(results);
   const Summary& first = results[order[0]].summary;
   const bool any_fits = first.fits();
@@ -102,7 +102,8 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
                         summary.stages));
     }
     if (bound && any_fits) print("\n" + gap_text(first, *bound));
-    print(baselines ? "\nEach with its standard options, as papers compare them; without --baselines each at its best.\n"
+    print(baselines ? "\nEach with its standard options, or as `tawpipe reproduce tawpipe` runs it; without --baselines each at "
+                      "its best.\n"
                     : "\nEach at its best: the options, microbatch and recomputation with which it is fastest and fits.\n");
   }
   if (!any_fits) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "papers/published_tawpipe.hpp"
+
 namespace tawpipe::sim {
 
 namespace {
@@ -57,6 +59,21 @@ std::vector<ScheduleChoice> compared_entries(const Request& request, const std::
   static const std::vector<std::string> staying{"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-v"};
   const std::vector<std::string>& by_default = request.expert_parallel > 1 ? staying : usual;
   return parse_entries(schedules.empty() ? by_default : schedules, parse_options(request.options), automatic);
+}
+
+std::vector<Problem> compared_problems(const Problem& problem, std::vector<ScheduleChoice>& entries, bool baselines) {
+  std::vector<Problem> problems(entries.size(), problem);
+  for (std::size_t i = 0; baselines && i < entries.size(); ++i) {
+    if (!entries[i].options.empty()) continue;
+    for (const published::TawpipeVariant& variant : published::tawpipe_variants()) {
+      if (variant.name != entries[i].schedule) continue;
+      entries[i].options = parse_options(variant.options);
+      if (!problem.model || !problem.microbatch_sizes.empty()) continue;
+      problems[i].microbatch_sizes = published::tawpipe_microbatches(variant, *problem.model, problem.sequence,
+                                                                     problem.global_batch, problem.cluster.ranks());
+    }
+  }
+  return problems;
 }
 
 std::string entry_label(const ScheduleChoice& entry) {

@@ -2,6 +2,7 @@
 // Not: their predictions (the command `tawpipe reproduce tawpipe`).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,8 +11,11 @@
 #include "tawpipe/core/csv.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::published {
+
+inline constexpr int tawpipe_layers = 48;  ///< of all of the paper's models
 
 /// One published cell: 24 A800 in 3 nodes, 48 layers, fp16, full recomputation, 1536 sequences an
 /// iteration. A figure of 0 was not published.
@@ -110,17 +114,24 @@ inline double tawpipe_efficiency(int hidden) {
   throw InputError(concat("no efficiency is known for a hidden size of ", hidden, "; the paper has 1024, 2048 and 4096"));
 }
 
-/// Sequences of a microbatch where the published memory shows it: 4 at hidden 4096 (twice as many
-/// would not fit, half as many would take a third less), for all but zb-1 and zb-2, which have none
-/// published. 0: unknown; the fastest power of two that fits and has no more tokens than
-/// tawpipe_microbatch_tokens.
-inline int tawpipe_microbatch(std::string_view variant, int hidden) {
-  return hidden == 4096 && !variant.starts_with("zb-") ? 4 : 0;
-}
-
 /// The maximum of tokens in a microbatch: 4 sequences of 16,384, as the memory at hidden 4096
 /// shows, and the maximum that the published scripts name anywhere.
 inline constexpr std::int64_t tawpipe_microbatch_tokens = 65536;
+
+/// The sequences of a microbatch that the paper's code tries, the fastest of which that fits it
+/// takes: powers of two of no more tokens than that, in equal numbers on all devices. At hidden
+/// 4096 its published memory shows the most of these (twice as many would not fit, half as many
+/// would take a third less), for all but zb-1 and zb-2, which have none published. None where the
+/// batch has no such size.
+inline std::vector<std::int64_t> tawpipe_microbatches(const TawpipeVariant& variant, const Transformer& model,
+                                                      std::int64_t sequence, std::int64_t batch, int devices) {
+  std::vector<std::int64_t> sizes;
+  const std::int64_t most = std::max<std::int64_t>(1, tawpipe_microbatch_tokens / sequence);
+  for (std::int64_t size = 1; batch % (size * devices) == 0 && size <= most; size *= 2) sizes.push_back(size);
+  const bool told = model.layers == tawpipe_layers && model.hidden == 4096 && !variant.name.starts_with("zb-");
+  if (told && !sizes.empty()) sizes = {sizes.back()};
+  return sizes;
+}
 
 /// Cells from a file with the columns table, schedule, hidden, sequence,
 /// throughput_tokens_per_gpu_s, peak_memory_gb, nccl_time_share and nccl_time_s. @throws InputError

@@ -25,7 +25,6 @@ namespace {
 
 using published::Cell;
 
-constexpr int layers = 48;
 constexpr int full_nodes = 3;
 constexpr std::int64_t full_batch = 1536;
 
@@ -42,7 +41,7 @@ struct Setup {
 /// With the setup's microbatch: the fastest power of two that fits, or the paper's.
 Summary predict_setup(const Setup& setup, double usable_memory) {
   const published::TawpipeVariant& variant = published::tawpipe_variant(setup.variant);
-  Transformer model = models::llama_family(layers, setup.hidden);
+  Transformer model = models::llama_family(published::tawpipe_layers, setup.hidden);
   model.loss_in_float32 = variant.loss_in_float32;
   Problem problem{.cluster = cluster_named(concat("a800x24-10gbe*", setup.nodes)), .model = model, .cost = RooflineCost{}};
   std::get<RooflineCost>(problem.cost).utilization = published::tawpipe_efficiency(setup.hidden);
@@ -50,14 +49,8 @@ Summary predict_setup(const Setup& setup, double usable_memory) {
   problem.sequence = setup.sequence;
   problem.global_batch = setup.batch;
   problem.usable_memory = usable_memory;
-  if (const int told = published::tawpipe_microbatch(setup.variant, setup.hidden); told > 0) {
-    problem.microbatch_sizes = {told};
-  } else {
-    const std::int64_t most = std::max<std::int64_t>(1, published::tawpipe_microbatch_tokens / setup.sequence);
-    for (std::int64_t size = 1; setup.batch % (size * problem.cluster.ranks()) == 0 && size <= most; size *= 2) {
-      problem.microbatch_sizes.push_back(size);
-    }
-  }
+  problem.microbatch_sizes =
+      published::tawpipe_microbatches(variant, model, setup.sequence, setup.batch, problem.cluster.ranks());
   return predict(problem).summary;
 }
 

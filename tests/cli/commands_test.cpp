@@ -157,6 +157,29 @@ TEST_CASE("on the paper's cluster the usual baselines stand in the measured orde
   }
 }
 
+TEST_CASE("baselines at the paper's largest size stand in its order under both costs, as reproduce runs them") {
+  const std::string line =
+      "compare --baselines --cluster a800x24-10gbe --model llama-48x4096 --sequence 16384 --global-batch 1536 "
+      "--schedules tawpipe,weipipe,fsdp,1f1b --json - --cost ";
+  for (const std::string cost : {"kernels", "roofline"}) {
+    CAPTURE(cost);
+    std::vector<std::string> order;
+    for (const auto& summary : results(run(line + cost))) order.push_back(summary.at("schedule"));
+    CHECK(order == std::vector<std::string>{"tawpipe", "weipipe", "1f1b", "fsdp"});
+  }
+  const json cells = parsed(run("reproduce tawpipe --json -")).at("cells");
+  for (const std::string loss : {"float32", "model"}) {  // the paper's 1F1B has its cross entropy in float32
+    for (const auto& summary : results(run(line + "roofline:utilization=0.55 --loss-dtype " + loss))) {
+      if ((summary.at("schedule") == "1f1b") != (loss == "float32")) continue;
+      for (const auto& cell : cells) {
+        if (cell.at("table") != "main" || cell.at("hidden") != 4096 || cell.at("schedule") != summary.at("schedule")) continue;
+        CHECK(cell.at("predicted_tokens") == summary.at("tokens_per_device_per_second"));
+        CHECK(cell.at("microbatch") == summary.at("microbatch_size"));
+      }
+    }
+  }
+}
+
 TEST_CASE("validate refuses what one iteration alone cannot show") {
   const std::string line = "validate --schedule 1f1b --data-parallel 2" + small;
   CHECK(run(line).code == 0);
