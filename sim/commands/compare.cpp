@@ -102,8 +102,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
                         summary.stages));
     }
     if (bound && any_fits) print("\n" + gap_text(first, *bound));
-    print(baselines ? "\nEach with its standard options, or as `tawpipe reproduce tawpipe` runs it; without --baselines each at "
-                      "its best.\n"
+    print(baselines ? "\nEach with standard options, or those of reproduce tawpipe; without --baselines each at its best.\n"
                     : "\nEach at its best: the options, microbatch and recomputation with which it is fastest and fits.\n");
   }
   if (!any_fits) {
