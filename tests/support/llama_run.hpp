@@ -129,7 +129,7 @@ class Runner {
     for (const auto& stage : stages_) stash.emplace_back(options_.split ? stage.stash.value() : 0);
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const auto& stage = stages_[i];
-      Guarded workspace{stage.backward_workspace.value()};
+      Guarded workspace{options_.split ? stage.input_workspace().value() : stage.backward_workspace.value()};
       Guarded input_gradient{boundary};
       Guarded& to = options_.in_place ? gradient : input_gradient;
       const auto before = gradients.template copy<std::uint8_t>();
@@ -160,7 +160,7 @@ class Runner {
     std::ranges::reverse(result.boundary_gradients);
     if (options_.split) {
       for (std::size_t i = stages_.size(); i-- > 0;) {
-        Guarded workspace{stages_[i].backward_workspace.value()};
+        Guarded workspace{0};  // a backward_weight has none
         tawpipe::BackwardArgs args;
         args.stage = &stages_[i];
         args.gradients = pointers<G, std::byte>(stages_[i], gradients);

@@ -3,6 +3,7 @@
 // (backend/layer_compute.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -10,7 +11,9 @@
 
 #include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/task_workspace.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -30,6 +33,19 @@ struct ComputeCall {
     layer.backward(backward);
   }
 };
+
+/// The workspace that a rank's computations without one of their own share.
+inline Bytes shared_workspace(const Schedule& schedule, const Dataflow& flow, const Program& program) {
+  Bytes most;
+  for (int lane = 0; lane < program.lanes(); ++lane) {
+    for (const Launch& launch : program.lane(lane)) {
+      const Task& task = schedule.task(launch.task);
+      if (!is_stage_work(task.op) || flow.compute(launch.task).workspace != none<BufferId>) continue;
+      most = std::max(most, workspace_of(schedule.stage(task.stage), task.op));
+    }
+  }
+  return most;
+}
 
 /// @param memory  of the task's rank: `weight_at(Place)` and `gradient_at(Place)` give addresses,
 /// `gradient_bytes()` the width of a gradient, `memory(BufferId)` and `boundary(BufferId)` spans,
@@ -54,7 +70,7 @@ ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow&
     args.microbatch = task.microbatch;
     args.weights = {weights[0], weights[1], weights[2]};
     args.saved = memory.memory(flow.saved);
-    args.workspace = memory.workspace();
+    args.workspace = flow.workspace == none<BufferId> ? memory.workspace() : memory.memory(flow.workspace);
     args.tokens = memory.tokens(task.microbatch);
     args.targets = memory.targets(task.microbatch);
   };

@@ -40,8 +40,9 @@ struct ComputeFlow {
   BufferId input = none<BufferId>;  ///< activation, or gradient of the output, that it receives
   /// activation, or gradient of the input, that it passes on; may equal `input`
   BufferId output = none<BufferId>;
-  BufferId saved = none<BufferId>;  ///< from the forward to the backward
-  BufferId stash = none<BufferId>;  ///< from backward_input to backward_weight
+  BufferId saved = none<BufferId>;      ///< from the forward to the backward
+  BufferId stash = none<BufferId>;      ///< from backward_input to backward_weight
+  BufferId workspace = none<BufferId>;  ///< its own; none: its rank's
 };
 
 /// A piece of an update: parameters that are contiguous in each of the buffers.

@@ -29,6 +29,7 @@ class StageMemory {
         width_{model},
         tokens_{batch.tokens()},
         layer_bytes_{layer_bytes},
+        layer_stash_{tawpipe::stash_bytes(model, batch, recompute, 1, false)},
         layer_parameters_{model.layer_parameters()},
         layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)},
         tied_{model.tied} {}
@@ -50,15 +51,15 @@ class StageMemory {
   /// The tensors of a layer in the backward; `scratch` moves past those in workspace.
   LayerTensors<T> tensors_of(const BackwardArgs& args, BackwardPart part, std::int64_t layer, Cursor<T>& scratch) const {
     if (part == BackwardPart::both) return tensors_of(args.saved.data(), layer, scratch);
-    Cursor<T> stash{args.stash.data()};
-    if (recompute_ != Recompute::none) stash.take(layer * tokens_ * width_.all());
+    Cursor<T> stash{args.stash.data() + layer * layer_stash_};
     return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
   }
 
   /// The address at which backward_input leaves the embedding's gradient [tokens, hidden] for
   /// backward_weight.
   T* lookup_gradient(const BackwardArgs& args) const {
-    if (args.stage->layers == 0 || !layer_fits_lookup_) return reinterpret_cast<T*>(args.stash.data());
+    const std::int64_t layers = args.stage->layers;
+    if (layers == 0 || !layer_fits_lookup_) return reinterpret_cast<T*>(args.stash.data() + layers * layer_stash_);
     Cursor<T> nowhere{args.workspace.data()};
     return tensors_of(args, BackwardPart::weight, 0, nowhere).behind_gradients;
   }
@@ -115,6 +116,7 @@ class StageMemory {
   TokenWidths width_;
   std::int64_t tokens_;
   std::int64_t layer_bytes_;
+  std::int64_t layer_stash_;  ///< bytes
   std::int64_t layer_parameters_;
   bool layer_fits_lookup_;
   bool tied_;

@@ -102,34 +102,77 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
 }
 
-/// Whether the gradient [microbatch, sequence, hidden] that an embedding waits for fits among a
-/// layer's tensors after its norms' gradients: not over saved activations of I < H + 2H/T, or H +
-/// 4H/T of 16-bit numbers, whose norms' gradients are held in float32.
-inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& batch, Recompute recompute) {
-  const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
-  return recompute != Recompute::none || batch.tokens() * model.token_width() >= (batch.tokens() + norms) * model.hidden;
-}
+/// Bytes that a layer's separate backward_input leaves for its backward_weight in addition to
+/// `saved`.
+struct StashBytes {
+  std::int64_t tensors = 0;  ///< recomputed ones, which then take no workspace
+  std::int64_t sums = 0;     ///< gradients of the norms' weights, which are not tensors of tokens
+};
 
-/// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: for
-/// each layer the inputs of its matrices and the gradients of their outputs, [microbatch, sequence]
-/// of 4H + 2Q + 2K + 4I, and kH with experts. With Recompute::none they fit over saved activations
-/// that are not read again; otherwise recomputed ones must be held, and with named parts only those:
-/// both normed H for layernorm, the MLP's tensors of width I or its product. An embedding waits for
-/// the gradient of its output [microbatch, sequence, hidden], which lies among a layer's where there
-/// is one and it fits. A head whose loss is computed in chunks leaves the gradient of all logits
-/// [microbatch, sequence, vocab], after all others. Source: the layout of layers/layer_tensors.hpp.
-inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
-                                bool embedding, bool head = false) {
+/// A backward_weight needs for each layer the inputs of its matrices and the gradients of their
+/// outputs, [microbatch, sequence] of 4H + 2Q + 2K + 3I, and kH with experts. What is saved holds as
+/// much of that as it is long: gradients take the place of what they follow from. So nothing is left
+/// with Recompute::none, where silu(gate), not needed any more, has room for the norms' gradients.
+/// Policies that keep less leave the rest: `selective` the inputs, 2H + Q + I; `full` all but H; and
+/// named parts what they recompute of a matrix's input: both normed H for layernorm, the MLP's tensors
+/// of width I or its product. Never more than what the policy does not save, so that saved activations
+/// and stash together take no more than without recomputation.
+/// Source: sail-sg/zero-bubble-pipeline-parallelism, megatron/core/weight_grad_store.py (a product's
+/// input and its output's gradient wait for W, all else is released after B); PyTorch,
+/// distributed/pipelining/_backward.py (stage_backward_input keeps the intermediate gradients, and
+/// what autograd saved for the weights).
+inline StashBytes layer_stash(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.token_width();
-  const std::int64_t of_mlp = detail::mlp_tensors(model) * inner + model.routed_copies();
-  const std::int64_t all = 4 * hidden + model.attention_inputs() + model.value_width() + of_mlp;
+  const std::int64_t needed =
+      4 * hidden + model.attention_inputs() + model.value_width() + model.mlp_matrices() * inner + model.routed_copies();
   const RecomputeParts again = model.parts_again(recompute);
-  const std::int64_t of_parts = (again.layernorm ? 2 * hidden : 0) + (again.mlp ? of_mlp : again.activation ? inner : 0);
-  const std::int64_t layer = recompute == Recompute::none ? 0 : again.any() ? of_parts : all;
+  const std::int64_t element = size_bytes(model.dtype);
+  std::int64_t left = 0;    // numbers of a token
+  std::int64_t inputs = 0;  // and those that a product reads in its own format
+  if (recompute == Recompute::full) {
+    left = needed - hidden;
+  } else if (again.any()) {
+    if (again.layernorm) inputs += 2 * hidden;
+    if (again.mlp || again.activation) inputs += inner;
+    if (again.mlp) left = (detail::mlp_tensors(model) - 1) * inner + model.routed_copies();
+  } else if (recompute == Recompute::selective && model.fused_attention) {
+    const std::int64_t kept = model.is_torchtitan() ? 2 * model.query_width() + model.key_width() + inner
+                                                    : model.attention_inputs() + (model.mlp_matrices() - 1) * inner;
+    left = needed - 2 * hidden - kept - (model.is_torchtitan() ? 0 : model.routed_copies());
+  }
+  const std::int64_t not_saved = batch.tokens() * (detail::layer_token_bytes(model, batch.sequence, Recompute::none) -
+                                                   detail::layer_token_bytes(model, batch.sequence, recompute));
+  const double input = is_narrow(model.products) ? bytes_of(model.products) : static_cast<double>(element);
+  const auto of_inputs = static_cast<std::int64_t>(input * static_cast<double>(batch.tokens() * inputs));
+  const std::int64_t tensors = std::min(batch.tokens() * element * left + of_inputs, not_saved);
+  const std::int64_t sums = left > 0 && !again.any() ? 2 * hidden * std::max<std::int64_t>(4, element) : 0;
+  return {.tensors = tensors, .sums = std::min(sums, not_saved - tensors)};
+}
+
+/// Whether the gradient [microbatch, sequence, hidden] that an embedding waits for fits among a
+/// layer's saved tensors: in place of silu(gate), where it is a tensor that is kept, or that a part
+/// recomputes, after its norms' gradients: not over I < H + 2H/T, or H + 4H/T of 16-bit numbers,
+/// whose norms' gradients are held in float32.
+inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& batch, Recompute recompute) {
+  const RecomputeParts again = model.parts_again(recompute);
+  const bool drops_silu = recompute == Recompute::full || (again.activation && !again.mlp) ||
+                          (recompute == Recompute::selective && !again.any() && model.fused_attention);
+  const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
+  return detail::mlp_tensors(model) > model.mlp_matrices() && !drops_silu &&
+         batch.tokens() * model.token_width() >= (batch.tokens() + norms) * model.hidden;
+}
+
+/// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: that of
+/// each layer; then the gradient of an embedding's output [microbatch, sequence, hidden], if no layer
+/// has room for it; and, for a head whose loss is computed in chunks, the gradient of all logits
+/// [microbatch, sequence, vocab]. Source: the layout of layers/layer_tensors.hpp.
+inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
+                                bool embedding, bool head = false) {
+  const StashBytes layer = layer_stash(model, batch, recompute);
   const bool fits = layers > 0 && layer_fits_lookup_gradient(model, batch, recompute);
-  const std::int64_t logits = head && model.loss_chunk > 0 ? model.vocab : 0;
-  return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0) + logits);
+  const std::int64_t numbers = (embedding && !fits ? model.hidden : 0) + (head && model.loss_chunk > 0 ? model.vocab : 0);
+  return layers * (layer.tensors + layer.sums) + batch.tokens() * size_bytes(model.dtype) * numbers;
 }
 
 /// Activations of the final norm, output matrix and cross entropy, as PyTorch's eager mode with

@@ -169,7 +169,7 @@ TAWPIPE_INLINE LayerStack LayerStack::times(std::int64_t sequences) const {
   for (StageWork* part :
        {&more.first_edge, &more.layer, &more.kept_layer, &more.first_layer, &more.kept_first_layer, &more.last_edge}) {
     for (Bytes* size : {&part->saved, &part->stash, &part->boundary, &part->forward_workspace, &part->backward_workspace,
-                        &part->forward_traffic, &part->backward_traffic}) {
+                        &part->stashed_workspace, &part->forward_traffic, &part->backward_traffic}) {
       multiply(*size);
     }
     for (Flops* work : {&part->forward, &part->recompute, &part->backward_input, &part->backward_weight})
@@ -202,9 +202,13 @@ TAWPIPE_INLINE void LayerStack::check() const {
                                    {"last edge", &last_edge}}) {
     for (const std::int64_t size :
          {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
-          part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {
+          part->backward_workspace.value(), part->stashed_workspace.value(), part->forward_traffic.value(),
+          part->backward_traffic.value()}) {
       if (size < 0 || size > max_size) fail(concat("a size of its ", what, " must be 0 to ", max_size, ", not ", size));
     }
+    if (part->stashed_workspace > part->backward_workspace)
+      fail(concat("of a workspace of its ", what, " of ", part->backward_workspace.value(), " bytes the stash has ",
+                  part->stashed_workspace.value()));
     for (const Flops work : {part->forward, part->recompute, part->backward_input, part->backward_weight}) {
       if (!(work.value() >= 0 && work.value() <= std::numeric_limits<double>::max()))
         fail(concat("the operations of its ", what, " are not a number of 0 or more"));
@@ -240,8 +244,10 @@ TAWPIPE_INLINE void LayerStack::add(StageWork& work, const StageWork& part, std:
   work.stash += stash * count;
   work.forward_traffic += part.forward_traffic * count;
   work.backward_traffic += part.backward_traffic * count;
+  const Bytes of_input = std::max(work.input_workspace(), part.input_workspace());
   work.forward_workspace = std::max(work.forward_workspace, part.forward_workspace);  // one layer runs at a time
   work.backward_workspace = std::max(work.backward_workspace, part.backward_workspace);
+  work.stashed_workspace = work.backward_workspace - of_input;
 }
 
 }  // namespace tawpipe

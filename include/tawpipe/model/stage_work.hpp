@@ -44,6 +44,8 @@ struct StageWork {
   Bytes forward_workspace = {};  ///< held only while the forward runs
   /// held only while the backward runs (of a decoder recomputed activations, logits)
   Bytes backward_workspace = {};
+  /// of `backward_workspace`, what a backward_input that runs by itself has in the stash instead
+  Bytes stashed_workspace = {};
 
   Flops forward = {};
   Flops recompute = {};  ///< forward work done again before the backward
@@ -55,6 +57,8 @@ struct StageWork {
 
   /// What a device needs to run any pass of the stage.
   Bytes workspace() const { return std::max(forward_workspace, backward_workspace); }
+  /// Held only while a backward_input runs by itself; a backward_weight has none.
+  Bytes input_workspace() const { return backward_workspace - stashed_workspace; }
 };
 
 /// Bytes a parameter takes. Source of the defaults (16-bit training with Adam: 2 + 2 + 12):

@@ -12,6 +12,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/detail/body_writer.hpp"
 #include "tawpipe/model/shared_stage.hpp"
@@ -119,6 +120,7 @@ inline void add_routed_copies(StageWork& work, const Transformer& model, const B
   if (again && recomputed > 0) {
     work.forward_workspace += copies;
     work.backward_workspace += copies;
+    work.stashed_workspace += copies;
     work.stash += copies * recomputed;
   }
   work.backward_workspace += Bytes{static_cast<std::int64_t>(numbers * element)};
@@ -161,21 +163,32 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   const std::int64_t masks = model.fused_attention ? 0 : work.layers - whole_again;
   cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.last_edge ? 2 : 0)) * stream +
                       masks * 2 * batch.tokens() * model.hidden);
-  cut(work.stash, (work.layers > 0 ? 2 * work.layers : 0) * stream);
+  cut(work.stash, (work.recomputed * (4 - kept) + (work.first_edge ? 1 : 0)) * stream);
   if (sharing.gathers_messages()) {
     work.boundary = Bytes{part(work.boundary.value(), both)};
   } else {
     cut(work.boundary, stream);
   }
+  Bytes whole_inputs;
   if (sharing.tensor > 1 && sharing.sequence_parallel && !model.gathers_again(recompute)) {  // both inputs, whole
     const double number = model.gathers_narrow_inputs() ? bytes_of(model.products) : static_cast<double>(element);
     const double whole = 2 * static_cast<double>(batch.tokens() / sharing.token_ranks() * model.hidden) * number;
     const Bytes others{static_cast<std::int64_t>(whole * (sharing.tensor - 1) / sharing.tensor)};
     work.saved += others * (work.layers - whole_again);
-    if (whole_again > 0) work.backward_workspace += others;
+    work.stash += others * whole_again;
+    if (whole_again > 0) whole_inputs = others;
   }
-  cut(work.forward_workspace, (4 - kept + 2) * stream);
-  cut(work.backward_workspace, (4 - kept + 1) * stream);
+  // The workspace of the layer or of the head, whichever needs more: the head has two gradients of its
+  // stream, and no inputs of layers that run again.
+  const ActivationBytes head = work.last_edge ? head_activations(model, batch) : ActivationBytes{};
+  const bool head_forward = work.last_edge && work.forward_workspace == Bytes{head.forward_workspace};
+  const bool head_backward = work.last_edge && work.backward_workspace == Bytes{head.backward_workspace};
+  cut(work.forward_workspace, (head_forward ? 0 : 4 - kept + 2) * stream);
+  cut(work.backward_workspace, (head_backward ? 2 : 4 - kept + 1) * stream);
+  cut(work.stashed_workspace, (4 - kept) * stream);
+  if (!head_backward) {
+    for (Bytes* const bytes : {&work.backward_workspace, &work.stashed_workspace}) *bytes += whole_inputs;
+  }
   if (work.layers > 0) {
     const bool gathers_tokens = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
     const Bytes gathered{gathers_tokens ? part(stream, sharing.token_ranks()) : 0};

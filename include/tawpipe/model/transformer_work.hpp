@@ -185,6 +185,7 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
     work.saved += Bytes{layers * layer.saved};
     work.forward_workspace = Bytes{layer.forward_workspace};  // one layer runs at a time
     work.backward_workspace = Bytes{layer.backward_workspace};
+    work.stashed_workspace = Bytes{layer_stash(model, batch, recompute).tensors};
     work.forward_traffic += Bytes{layers * traffic.forward};
     work.backward_traffic += Bytes{layers * traffic.backward};
   }
@@ -202,7 +203,9 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
     of_edges.backward += traffic.backward;
     work.saved += Bytes{loss.saved};
     work.forward_workspace = std::max(work.forward_workspace, Bytes{loss.forward_workspace});
+    const Bytes of_input = std::max(work.input_workspace(), Bytes{loss.backward_workspace});
     work.backward_workspace = std::max(work.backward_workspace, Bytes{loss.backward_workspace});
+    work.stashed_workspace = work.backward_workspace - of_input;
     work.forward_traffic += Bytes{traffic.forward};
     work.backward_traffic += Bytes{traffic.backward};
   }

@@ -73,6 +73,7 @@ TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, 
 #include "tawpipe/schedule/detail/composed_copies.hpp"
 #include "tawpipe/schedule/detail/state_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/task_workspace.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -166,7 +167,7 @@ class Composer {
     stage.parameters = part(stage.parameters - experts, mesh_.tensor) + part(experts, mesh_.expert_parts());
     stage.edge_parameters = part(stage.edge_parameters, mesh_.tensor);
     for (Bytes* bytes : {&stage.saved, &stage.stash, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
-                         &stage.forward_traffic, &stage.backward_traffic}) {
+                         &stage.stashed_workspace, &stage.forward_traffic, &stage.backward_traffic}) {
       *bytes = Bytes{part(bytes->value(), both)};
     }
     for (Kernel& kernel : stage.kernels) {
@@ -188,6 +189,24 @@ class Composer {
     if (bytes == whole) return own;
     return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value()) / static_cast<double>(whole.value()) *
                                            static_cast<double>(own.value()))};
+  }
+  /// [buffer] one rank's part of what is the workspace of a single task; 0 for others.
+  std::vector<Bytes> task_workspaces() const {
+    std::vector<Bytes> parts(logical_.buffers().size());
+    const auto stages = logical_.stages();
+    const auto stashes = [](const StageWork& stage) { return stage.stashed_workspace > Bytes{}; };
+    for (std::size_t t = 0; std::any_of(stages.begin(), stages.end(), stashes) && t < logical_.tasks().size(); ++t) {
+      const Task& task = logical_.tasks()[t];
+      if (!is_stage_work(task.op) || task.stage == none<StageId>) continue;
+      const Bytes whole = workspace_of(stages[index(task.stage)], task.op);
+      const Bytes own = workspace_of(builder_.stages()[index(task.stage)], task.op);
+      for (const Use& use : logical_.uses(id<TaskId>(t))) {
+        const Buffer& buffer = logical_.buffer(use.buffer);
+        if (buffer.content.kind() == ContentKind::workspace && !buffer.persistent)
+          parts[index(use.buffer)] = token_part(buffer.bytes, whole, own);
+      }
+    }
+    return parts;
   }
   Bytes part_of(const Buffer& buffer) const {
     const ContentKind kind = buffer.content.kind();
@@ -256,12 +275,13 @@ class Composer {
   }
 
   void add_buffers() {
+    const std::vector<Bytes> workspaces = task_workspaces();
     for (std::size_t b = 0; b < logical_.buffers().size(); ++b) {
       const Buffer& buffer = logical_.buffers()[b];
       for (int copy = 0; copy < copies_.count(); ++copy) {
         Buffer real = buffer;
         real.rank = copies_.real(buffer.rank, copy);
-        real.bytes = part_of(buffer);
+        real.bytes = workspaces[b] > Bytes{} ? workspaces[b] : part_of(buffer);
         real.content = content(buffer.content, copy);
         states_.keep_part(id<BufferId>(b), copy, real);
         builder_.buffer(real);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/task_workspace.hpp"
 #include "tawpipe/schedules/flow_options.hpp"
 
 namespace tawpipe::inline v0::schedules::detail {
@@ -53,6 +54,19 @@ inline void add_workspace(ScheduleBuilder& builder, int rank, const std::vector<
   const auto most = std::max_element(stages.begin(), stages.end(), less);
   if (most == stages.end()) return;
   builder.persistent(rank, Content{ContentKind::workspace, StageId{*most}, std::int32_t{-1}}, builder.stage(*most).workspace());
+}
+
+/// Whether each task has a workspace of its own: what layers compute again is in workspace in a
+/// forward, and with split backwards in the stash afterwards, so that no rank needs both at once.
+inline bool has_task_workspaces(const ScheduleBuilder& builder) {
+  const auto& stages = builder.stages();
+  return std::any_of(stages.begin(), stages.end(), [](const StageWork& stage) { return stage.stashed_workspace > Bytes{}; });
+}
+/// Adds a computation's own workspace to its uses, where it needs one.
+inline void add_task_workspace(ScheduleBuilder& builder, Op op, int rank, int stage, std::vector<Use>& uses) {
+  const Bytes bytes = workspace_of(builder.stage(stage), op);
+  if (bytes <= Bytes{}) return;
+  uses.push_back(writes(builder.transient(rank, {ContentKind::workspace, StageId{stage}, std::int32_t{-1}}, bytes)));
 }
 
 inline Task compute(Op op, int rank, int stage, std::int64_t microbatch, int step = -1) {

@@ -71,7 +71,8 @@ enum class RingTurn : std::uint8_t {
 class WeipipeBuilder {
  public:
   WeipipeBuilder(const Workload& workload, int ranks, RingTurn kind, const WeipipeOptions& options)
-      : flows_{kind == RingTurn::forward_and_backward ? "weipipe" : "weipipe-naive", workload, seeds(ranks), options.overlap},
+      : flows_{kind == RingTurn::forward_and_backward ? "weipipe" : "weipipe-naive", workload, seeds(ranks), options.overlap,
+               false},
         options_{options},
         ranks_{ranks},
         stride_{kind == RingTurn::forward_and_backward ? 1 : 2} {

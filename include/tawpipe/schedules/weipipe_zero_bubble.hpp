@@ -106,7 +106,7 @@ class WeightLinesBuilder {
   WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines,
                      const WeipipeZeroBubbleOptions& options, const std::vector<std::pair<std::string, std::string>>& recorded)
       : placement_{placements::interleaved(lines.ranks(), lines)},
-        flows_{std::move(name), workload, chunks(placement_), options.overlap},
+        flows_{std::move(name), workload, chunks(placement_), options.overlap, true},
         lines_{lines},
         order_{*options.order},
         split_{*options.split},

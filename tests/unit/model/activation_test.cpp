@@ -10,10 +10,12 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_work.hpp"
 
 namespace activation_test {
 
 using tawpipe::Batch;
+using tawpipe::Bytes;
 using tawpipe::Dtype;
 using tawpipe::Recompute;
 using tawpipe::Transformer;
@@ -84,12 +86,13 @@ TEST_CASE("full recomputation keeps a layer's input alone") {
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).saved == 16 * 12);  // H = 8 at 2 bytes
 }
 
-TEST_CASE("a backward in two parts leaves nothing over saved activations, and all that it recomputed otherwise") {
-  // 104 elements a token as above, whatever of them the policy keeps: 208 bytes, 12 tokens, 3
-  // layers
+TEST_CASE("a backward in two parts leaves what its second part needs and no saved activation has room for") {
+  // Of the 104 elements a token as above all but the sigmoid, 92. Selective keeps all but the inputs
+  // of products, 2H + Q + I = 36; full keeps H = 8. 12 tokens, 3 layers, each with two rows of H of
+  // norms' gradients in float32; and the embedding's gradient, H.
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 3, true) == 0);
-  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * 208 * 12);
-  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * 208 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * (2 * 36 * 12 + 64) + 16 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * (2 * 84 * 12 + 64));
   tawpipe::Transformer parts = tiny;  // H = 8, I = 12
   const auto of = [&](const char* again) {
     parts.recompute_parts = tawpipe::parse_recompute_parts(again);
@@ -99,6 +102,42 @@ TEST_CASE("a backward in two parts leaves nothing over saved activations, and al
   CHECK(of("layernorm") == 2 * 2 * parts.hidden * 12);
   CHECK(of("activation") == 2 * parts.intermediate * 12);
   CHECK(of("layernorm,mlp") == 2 * (2 * parts.hidden + 4 * parts.intermediate) * 12);
+  // torchtitan's choice keeps H twice, query, value, attention's output and the gate: 2H + 2Q + K + I
+  tawpipe::Transformer titan = tiny;
+  titan.code = tawpipe::LayerCode::torchtitan;
+  CHECK(tawpipe::stash_bytes(titan, batch, Recompute::selective, 1, false) == 2 * (92 - 16 - 16 - 4 - 12) * 12 + 64);
+  // Unfused attention runs only its scores again, which no second part needs.
+  tawpipe::Transformer unfused = tiny;
+  unfused.fused_attention = false;
+  CHECK(tawpipe::stash_bytes(unfused, batch, Recompute::selective, 1, false) == 0);
+}
+
+TEST_CASE("saved activations and what a backward in two parts leaves never exceed those without recomputation") {
+  for (int options = 0; options < 64; ++options) {
+    tawpipe::Transformer model = tiny;
+    model.gated = (options & 1) == 0;
+    model.fused_swiglu = model.gated && (options & 2) != 0;
+    model.fused_attention = (options & 4) == 0;
+    model.products = (options & 8) == 0 ? tawpipe::ProductFormat::bits16 : tawpipe::ProductFormat::fp8;
+    model.code = (options & 16) == 0 || !model.gated ? tawpipe::LayerCode::megatron : tawpipe::LayerCode::torchtitan;
+    model.intermediate = (options & 32) == 0 ? 12 : 5;
+    for (int policy = 0; policy < 18; ++policy) {
+      const Recompute recompute = policy == 0 ? Recompute::none : policy == 1 ? Recompute::full : Recompute::selective;
+      model.recompute_parts = {};
+      const auto of = [&](Recompute one) { return tawpipe::transformer_work(model, batch, one, 0, 2, true, false); };
+      const tawpipe::StageWork none = of(Recompute::none);
+      if (policy > 1) model.recompute_parts = tawpipe::RecomputeParts::of_bits(policy - 2);
+      const tawpipe::StageWork work = of(recompute);
+      CAPTURE(options);
+      CAPTURE(policy);
+      CHECK(work.saved + work.stash <= none.saved + none.stash);
+      // The norms' gradients of the layer that runs are the only exception: two rows of H in float32.
+      const Bytes norms{2 * model.hidden * 4};
+      CHECK(work.saved + work.stash + work.input_workspace() <= none.saved + none.stash + none.input_workspace() + norms);
+      CHECK(work.saved + work.forward_workspace <= none.saved + none.backward_workspace);
+      CHECK(work.saved + work.backward_workspace <= none.saved + none.backward_workspace);
+    }
+  }
 }
 
 TEST_CASE("an embedding's gradient is left where no layer has room for it") {

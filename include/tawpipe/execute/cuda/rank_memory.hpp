@@ -14,6 +14,7 @@
 
 #include "tawpipe/backend/device_compute.hpp"
 #include "tawpipe/execute/buffer_plan.hpp"
+#include "tawpipe/execute/compute_call.hpp"
 #include "tawpipe/execute/cuda/number_types.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/iteration.hpp"
@@ -26,7 +27,7 @@ namespace tawpipe::inline v0::cuda {
 /// The layout of all memory of one rank, from one address on. Pure arithmetic: no memory is
 /// accessed.
 ///
-/// After the schedule's buffers: workspace of computations if the schedule has none, the sum of
+/// After the schedule's buffers: workspace of computations for which the schedule has none, the sum of
 /// tied gradients, for each lane a staging area for messages that cannot be sent or received in
 /// place, an iteration's input (tokens, targets, scalars) and its results (losses, the gradient's
 /// square, the scale of clipping).
@@ -45,10 +46,7 @@ class RankMemory {
       : schedule_{&schedule}, flow_{&flow}, types_{number_types(schedule.workload())}, store_{std::move(store)} {
     store_.plan(plan_buffers(schedule, program, rank(), alignment, expected, store_.lent()));
     end_ = store_.plan().bytes.value();
-    std::int64_t workspace = 0;
-    for (const StageWork& stage : schedule.stages()) {
-      workspace = std::max({workspace, stage.forward_workspace.value(), stage.backward_workspace.value()});
-    }
+    const std::int64_t workspace = shared_workspace(schedule, flow, program).value();
     const BufferId given = flow.workspace[index(rank())];
     const bool own = given == none<BufferId> || schedule.buffer(given).bytes.value() < workspace;
     workspace_ = own ? take(workspace) : Region{store_.plan().offset[index(given)], schedule.buffer(given).bytes.value()};

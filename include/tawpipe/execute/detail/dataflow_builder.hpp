@@ -32,6 +32,7 @@ TAWPIPE_INLINE Dataflow resolve_dataflow(const Schedule& schedule, Rank only = n
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedule/interpret.hpp"
 #include "tawpipe/schedule/parameter_map.hpp"
+#include "tawpipe/schedule/task_workspace.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -108,7 +109,10 @@ class DataflowBuilder {
     const Needs needed = needs(stage);
     ComputeFlow flow;
     for (const Use& use : schedule_.uses(id)) {
-      if (is_of_microbatch(schedule_.buffer(use.buffer).content.kind())) {
+      const ContentKind kind = schedule_.buffer(use.buffer).content.kind();
+      if (kind == ContentKind::workspace) {
+        if (schedule_.buffer(use.buffer).bytes >= workspace_of(stage, task.op)) flow.workspace = use.buffer;
+      } else if (is_of_microbatch(kind)) {
         activation(id, use, flow);
       } else if (use.access == Access::read) {
         find(use.buffer, needed, flow.weights);

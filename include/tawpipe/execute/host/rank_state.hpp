@@ -42,11 +42,8 @@ class RankState {
     host_bytes_ = allocated(plan.host_bytes);
     store_.plan(std::move(plan));
     store_.place(bytes_.get(), host_bytes_.get());
-    Bytes workspace;
+    const Bytes workspace = shared_workspace(schedule, flow, program);
     std::int64_t largest_update = 0;
-    for (const StageWork& stage : schedule.stages()) {
-      workspace = std::max({workspace, stage.forward_workspace, stage.backward_workspace});
-    }
     for (const auto& update : flow.updates) {
       for (const UpdatePiece& piece : update)
         largest_update = std::max(largest_update, piece.twin ? piece.parameters.count() : 0);

@@ -258,8 +258,10 @@ class Llama {
     TAWPIPE_ASSERT(part == Part::weight || stage.last_edge || is_boundary(args.output_gradient),
                    "output_gradient is [microbatch, sequence, hidden]");
     TAWPIPE_ASSERT(std::ssize(args.saved) >= stage.saved.value(), "saved has stage->saved bytes");
-    TAWPIPE_ASSERT(part == Part::weight || std::ssize(args.workspace) >= stage.backward_workspace.value(),
+    TAWPIPE_ASSERT(part != Part::both || std::ssize(args.workspace) >= stage.backward_workspace.value(),
                    "workspace has stage->backward_workspace bytes");
+    TAWPIPE_ASSERT(part != Part::input || std::ssize(args.workspace) >= stage.input_workspace().value(),
+                   "workspace has stage->input_workspace() bytes");
     TAWPIPE_ASSERT(part == Part::both || std::ssize(args.stash) >= stash_bytes(stage), "stash has stash_bytes(stage)");
     check_ids(stage, args.tokens, args.targets);
   }

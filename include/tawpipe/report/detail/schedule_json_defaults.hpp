@@ -75,6 +75,7 @@ void for_each_stage_number(Stage& stage, Visit&& visit) {
   visit("boundary", stage.boundary);
   visit("forward_workspace", stage.forward_workspace);
   visit("backward_workspace", stage.backward_workspace);
+  visit("stashed_workspace", stage.stashed_workspace);
   visit("forward", stage.forward);
   visit("recompute", stage.recompute);
   visit("backward_input", stage.backward_input);

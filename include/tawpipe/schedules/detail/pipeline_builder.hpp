@@ -33,6 +33,7 @@ class PipelineBuilder : PipelineRoutes {
         options_{options} {
     builder_.options(named_options);
     builder_.stages(workload.split(stages_));
+    task_workspaces_ = splits_backwards() && has_task_workspaces(builder_);
   }
 
   Schedule build() {
@@ -45,7 +46,7 @@ class PipelineBuilder : PipelineRoutes {
           },
           [this](std::size_t rank, const Item& item) { return peer_of(rank, item); });
     }
-    builder_.reserve(sizes(items_, builder_.stages()));
+    builder_.reserve(sizes(items_, builder_.stages(), task_workspaces_));
     add_buffers();
     emit_all();
     finish();
@@ -98,7 +99,7 @@ class PipelineBuilder : PipelineRoutes {
         stages[static_cast<std::size_t>(rank)].push_back(s);
       }
     }
-    for (std::size_t r = 0; r < items_.size(); ++r) add_workspace(builder_, static_cast<int>(r), stages[r]);
+    for (std::size_t r = 0; r < items_.size() && !task_workspaces_; ++r) add_workspace(builder_, static_cast<int>(r), stages[r]);
   }
 
   /// Emits all items, each once its inputs are there, in the order in which they would start if
@@ -270,6 +271,7 @@ class PipelineBuilder : PipelineRoutes {
       if (action.op != Op::backward_weight && here.released != none<BufferId>) uses_.push_back(reads(here.released));
       if (action.op != Op::backward_input) uses_.push_back(adds_to(own.gradients));
     }
+    if (task_workspaces_) add_task_workspace(builder_, action.op, rank, action.stage, uses_);
     const int to = consumer(action);
     if (to >= 0) {
       Slot& out = slot(message(action));
@@ -376,6 +378,7 @@ class PipelineBuilder : PipelineRoutes {
   ScheduleBuilder builder_;
   PipelineLanes lanes_;
   PipelineOptions options_;
+  bool task_workspaces_ = false;          ///< each computation has a workspace of its own
   std::vector<States> states_;            ///< [copy, stage]
   std::vector<Cell> cells_;               ///< [stage, microbatch]
   std::vector<std::vector<Item>> items_;  ///< [rank]

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/task_workspace.hpp"
 #include "tawpipe/schedules/detail/pipeline_items.hpp"
 #include "tawpipe/schedules/pipeline_program.hpp"
 
@@ -85,7 +86,9 @@ class PipelineRoutes {
 
   /// All that the steps of `items` and the end of an iteration add.
   /// @param works  [stage]
-  ScheduleBuilder::Sizes sizes(const std::vector<std::vector<PipelineItem>>& items, const std::vector<StageWork>& works) const {
+  /// @param workspaces  each computation has one of its own
+  ScheduleBuilder::Sizes sizes(const std::vector<std::vector<PipelineItem>>& items, const std::vector<StageWork>& works,
+                               bool workspaces) const {
     using Kind = PipelineItem::Kind;
     const std::size_t copies = program_.second_rank_of_stage.size();
     const std::size_t held = program_.rank_of_stage.size() + copies;
@@ -101,6 +104,10 @@ class PipelineRoutes {
         const bool stashes = work.stash > Bytes{};
         ++all.tasks;
         all.uses += has_input(action) ? 3 : 2;
+        if (workspaces && workspace_of(work, action.op) > Bytes{}) {
+          ++all.uses;
+          ++all.buffers;
+        }
         if (is_forward(action.op)) {
           all.uses += releases ? 1 : 0;
           all.buffers += releases ? 2 : 1;
@@ -120,6 +127,15 @@ class PipelineRoutes {
     }
     all.tasks -= exchange_ends / 2;
     return all;
+  }
+
+  bool splits_backwards() const {
+    for (const std::vector<Action>& actions : program_.actions) {
+      for (const Action& action : actions) {
+        if (action.op == Op::backward_input) return true;
+      }
+    }
+    return false;
   }
 
   PipelineProgram program_;

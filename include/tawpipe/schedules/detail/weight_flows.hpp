@@ -39,7 +39,8 @@ class WeightFlows {
  public:
   /// @param chunks   [rank] the chunk that it owns
   /// @param overlap  off: all lanes are the compute lane
-  WeightFlows(std::string name, const Workload& workload, const std::vector<int>& chunks, bool overlap)
+  /// @param split    backwards are split
+  WeightFlows(std::string name, const Workload& workload, const std::vector<int>& chunks, bool overlap, bool split)
       : builder_{std::move(name), workload, static_cast<int>(chunks.size())}, ranks_{static_cast<int>(chunks.size())} {
     if (overlap) {
       lanes_ = {Lanes{builder_.lane("forward_out"), builder_.lane("forward_in")},
@@ -48,6 +49,7 @@ class WeightFlows {
     }
     builder_.stages(workload.split(ranks_));
     splits_ = layer_splits(builder_);
+    task_workspaces_ = split && has_task_workspaces(builder_);
     std::int64_t largest = 0;
     for (const auto& stage : builder_.stages()) largest = std::max(largest, stage.parameters);
     for (int r = 0; r < ranks_; ++r) {
@@ -63,7 +65,7 @@ class WeightFlows {
       }
       rank.forward_stream = builder_.persistent(r, Content{ContentKind::activation}, builder_.stage(0).boundary);
       rank.backward_stream = builder_.persistent(r, Content{ContentKind::activation_gradient}, builder_.stage(0).boundary);
-      add_workspace(builder_, r);
+      if (!task_workspaces_) add_workspace(builder_, r);
       rank.saved.resize(static_cast<std::size_t>(2 * ranks_), none<BufferId>);
       rank.stash = rank.saved;
       rank_.push_back(std::move(rank));
@@ -145,6 +147,7 @@ class WeightFlows {
       if (op == Op::backward_input) stash = builder_.transient(rank, content(ContentKind::stash, chunk, microbatch), work.stash);
       uses.push_back(op == Op::backward_input ? writes(stash) : reads(stash));
     }
+    if (task_workspaces_) add_task_workspace(builder_, op, rank, chunk, uses);
     Task task = detail::compute(op, rank, chunk, microbatch, step);
     if (leaves_gradients(op)) {
       uses.push_back(gradient);
@@ -184,6 +187,7 @@ class WeightFlows {
   }
   ScheduleBuilder builder_;
   int ranks_;
+  bool task_workspaces_ = false;   ///< each computation has a workspace of its own
   std::array<Lanes, 3> lanes_{};   ///< [flow]
   std::vector<SplitId> splits_;    ///< [chunk] its parameters
   std::vector<States> states_;     ///< [rank]
