@@ -94,7 +94,7 @@ Improvement improve_tasks(const Problem& problem, const Schedule& start, std::in
         return std::visit([&](const auto& cost) { return simulate(one, problem.cluster, cost); }, problem.cost);
       },
       [&](const Schedule& one, const Timeline& timeline) {
-        return out_of_memory(peak_memory(one, timeline), problem.cluster, problem.usable_memory).empty() && validate(one).ok();
+        return fits_memory(peak_memory(one, timeline), problem.cluster, problem.usable_memory) && validate(one).ok();
       },
       [&](const ImproveProgress& now) {
         progress.advance(std::min(now.timed, options.budget) - progress.done());

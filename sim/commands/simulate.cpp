@@ -53,8 +53,23 @@ std::string memory_text(const Summary& summary) {
                      fullest, kinds);
 }
 
+/// The node whose ranks keep the most in host memory. @pre there is one
+std::size_t fullest_host(const Summary& summary) {
+  return static_cast<std::size_t>(std::max_element(summary.host_need.begin(), summary.host_need.end()) -
+                                  summary.host_need.begin());
+}
+std::string assumed_host(const Summary& summary) {
+  return summary.host_memory_assumed ? " (assumed: twice its devices' memory, at the next power of two)" : "";
+}
+
+bool gathers_whole_stages(const Problem& problem) {
+  const Mesh mesh = problem.mesh.over(problem.cluster.ranks());
+  return problem.sharding > StateSharding::optimizer && mesh.pipeline > 1 && mesh.data * mesh.token_ranks() > 1;
+}
+
 /// @param chosen  its recomputation was not given
-std::string summary_text(const Summary& summary, bool composed, bool chosen) {
+/// @param whole_stages  a pipeline gathers what its replicas share
+std::string summary_text(const Summary& summary, bool composed, bool chosen, bool whole_stages) {
   std::string out;
   const auto line = [&](std::string_view label, const std::string& text) { out += fmt::format("{:<22}{}\n", label, text); };
   line("schedule", concat(summary.schedule, "  ", options_text(summary)));
@@ -92,12 +107,19 @@ std::string summary_text(const Summary& summary, bool composed, bool chosen) {
                                     format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));
   line("inside nodes", format_traffic(Bytes{summary.traffic.intra_node_bytes}));
   if (!summary.model.empty()) line("peak memory", memory_text(summary));
+  if (whole_stages)
+    line("", "shared states are gathered, and gradients summed, by whole stages, as in the frameworks' pipelines");
   Bytes host;
   for (const PeakMemory& peak : summary.peak_memory) host = std::max(host, peak.host);
   if (host > Bytes{}) {
+    const std::size_t node = fullest_host(summary);
+    const Bytes memory = summary.host_memory[node];
     line("host memory",
-         fmt::format("at most {} of a rank; {} to it and {} from it", format_memory(host),
-                     format_traffic(Bytes{summary.traffic.host_bytes[0]}), format_traffic(Bytes{summary.traffic.host_bytes[1]})));
+         fmt::format(
+             "at most {} of a rank, {} of a node{}; {} to it and {} from it", format_memory(host),
+             format_memory(summary.host_need[node]),
+             memory > Bytes{} ? fmt::format(" that has {}{}", format_memory(memory), assumed_host(summary)) : std::string{},
+             format_traffic(Bytes{summary.traffic.host_bytes[0]}), format_traffic(Bytes{summary.traffic.host_bytes[1]})));
   }
   std::string path;
   for (int op = 0; op < ops; ++op) {
@@ -143,17 +165,29 @@ std::optional<std::size_t> complain_of_findings(const std::string& path, const S
 /// The fullest device, and a layout that fits, or what else may help.
 /// @param searched  for one: recomputation, smaller microbatches and host memory do not help then
 void complain_of_memory(const Summary& summary, const std::optional<std::string>& fitting, bool searched) {
+  const bool partly = summary.usable_memory < 1;
+  const std::string part = partly ? format_percent(summary.usable_memory, 0) + " of " : std::string{};
+  if (summary.out_of_memory.empty()) {
+    const std::size_t node = fullest_host(summary);
+    std::fputs(
+        fmt::format("tawpipe: out of host memory on {} of {} nodes: what is offloaded on node {} needs {}, and its host has "
+                    "{}{}{}; {}\n",
+                    summary.out_of_host_memory.size(), summary.nodes, node, format_memory(summary.host_need[node]), part,
+                    format_memory(summary.host_memory[node]), assumed_host(summary),
+                    fitting.value_or("offload less, or say in the cluster's file what \"host_memory\" there is"))
+            .c_str(),
+        stderr);
+    return;
+  }
   const auto rank = index(*std::max_element(summary.out_of_memory.begin(), summary.out_of_memory.end(), [&](Rank a, Rank b) {
     return summary.peak_memory[index(a)].total < summary.peak_memory[index(b)].total;
   }));
-  const bool partly = summary.usable_memory < 1;
   std::string advice = summary.microbatch_size > 1 && !searched ? "try a smaller --microbatch, more devices" : "try more devices";
   if (summary.recompute != "full" && !searched) advice += ", --recompute full";
   if (summary.traffic.host_bytes[0] + summary.traffic.host_bytes[1] == 0 && !searched) advice += ", --offload";
   if (partly) advice += ", a larger --usable-memory";
   std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; {}\n",
-                         summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
-                         partly ? format_percent(summary.usable_memory, 0) + " of " : std::string{},
+                         summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total), part,
                          format_memory(summary.device_memory[rank]), fitting.value_or(advice))
                  .c_str(),
              stderr);
@@ -236,7 +270,7 @@ int run_simulate(const Request& given) {
   }
   if (!any_standard_output(paths))
     print(describe(problem, &prediction.schedule.workload()) + "\n" +
-          summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1) +
+          summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1, gathers_whole_stages(problem)) +
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   const std::optional<FittingLayout> found = file ? std::nullopt : fitting.wait();

@@ -225,7 +225,7 @@ class Sweep {
       row.egress = static_cast<double>(summary.traffic.max_node_egress_bytes());
       row.memory = static_cast<double>(summary.fullest().value());
       row.microbatch = summary.microbatch_size;
-      row.fits = summary.out_of_memory.empty();
+      row.fits = summary.fits();
     } catch (const InputError& error) {
       row.refused = error.what();
     }

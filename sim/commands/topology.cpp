@@ -36,19 +36,31 @@ std::string adapters_text(const NodeType& type) {
                                      format_bandwidth(total));
 }
 
+std::string host_text(const NodeType& type) {
+  if (type.host_memory <= Bytes{}) return "unknown";
+  return format_memory(type.host_memory) + (type.host_memory_assumed ? " (assumed)" : "");
+}
+
 std::string show_text(const Cluster& cluster) {
   std::string out = fmt::format("{}: {} {}, {} devices, {} links\n", cluster.name(), cluster.nodes(),
                                 cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), cluster.links());
   if (const std::string device = assumed_device({.cluster = cluster}); !device.empty())
     out += fmt::format("{} is assumed, as nothing names the GPU; --device NAME names it\n", device);
-  Table nodes{{{"node"}, {"ranks"}, {"device"}, {"memory", Align::right}, {"peak", Align::right}, {"network"}}};
+  Table nodes{{{"node"},
+               {"ranks"},
+               {"device"},
+               {"memory", Align::right},
+               {"peak", Align::right},
+               {"network"},
+               {"memory of the host", Align::right}}};
   constexpr int most = 16;
   for (int n = 0; n < std::min(cluster.nodes(), most); ++n) {
     const NodeId node{n};
     const Rank first = cluster.first_rank(node);
     const DeviceSpec& device = cluster.device(first);
     nodes.row({std::to_string(n), fmt::format("{}-{}", number(first), number(first) + cluster.devices_in(node) - 1), device.name,
-               format_memory(device.memory), format_flops_rate(device.peak), adapters_text(cluster.kind_of(node))});
+               format_memory(device.memory), format_flops_rate(device.peak), adapters_text(cluster.kind_of(node)),
+               host_text(cluster.kind_of(node))});
   }
   out += "\n" + nodes.str(terminal_style());
   if (cluster.nodes() > most) out += fmt::format("… and {} more nodes\n", cluster.nodes() - most);

@@ -120,7 +120,7 @@ class Reproduction {
       add(row, "nccl_share", cell.nccl_share, nccl_share(summary));
       add(row, "nccl_s", cell.nccl_s, nccl_seconds(summary));
       row["measured_out_of_memory"] = cell.out_of_memory;
-      row["predicted_out_of_memory"] = !summary.out_of_memory.empty();
+      row["predicted_out_of_memory"] = !summary.fits();
       json["cells"].push_back(std::move(row));
     }
     const Errors errors = throughput_errors();
@@ -165,7 +165,7 @@ class Reproduction {
     for (const Cell& cell : cells_) {
       if (cell.table != "main") continue;
       const Summary& summary = of(cell);
-      const bool fits = summary.out_of_memory.empty();
+      const bool fits = summary.fits();
       table.row({format_count(cell.sequence), std::to_string(cell.hidden), cell.schedule,
                  cell.out_of_memory ? "out of memory" : rounded(cell.tokens),
                  fits ? rounded(summary.tokens_per_device_per_second) : "out of memory",

@@ -75,7 +75,11 @@ inline Summary extrapolate(const Summary& few, const Summary& more, std::int64_t
                 .span_work = line(few.bubble.span_work, more.bubble.span_work),
                 .busy = line(few.bubble.busy, more.bubble.busy)};
   all.peak_memory = line(few.peak_memory, more.peak_memory);
-  if (!all.model.empty()) all.out_of_memory = out_of_memory(all.peak_memory, all.device_memory, all.usable_memory);
+  all.host_need = line(few.host_need, more.host_need);
+  if (!all.model.empty()) {
+    all.out_of_memory = out_of_memory(all.peak_memory, all.device_memory, all.usable_memory);
+    all.out_of_host_memory = out_of_host_memory(all.host_need, all.host_memory, all.usable_memory);
+  }
   Traffic& traffic = all.traffic;
   traffic.inter_node_bytes = line(few.traffic.inter_node_bytes, more.traffic.inter_node_bytes);
   traffic.intra_node_bytes = line(few.traffic.intra_node_bytes, more.traffic.intra_node_bytes);

@@ -20,7 +20,7 @@ struct PeakMemory {
   Bytes total;
   std::array<Bytes, buffer_kinds> by_kind{};  ///< [kind] at the moment of the peak
   TimePoint at;
-  Bytes host;  ///< the peak in host memory
+  Bytes host;  ///< the peak in host memory, page-locked for as long as the program runs
 };
 
 /// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held
@@ -63,6 +63,31 @@ inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, con
   std::vector<Bytes> memory;
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) memory.push_back(cluster.device(id<Rank>(rank)).memory);
   return out_of_memory(peaks, memory, usable);
+}
+
+/// [node] what its ranks keep in the memory of their host: the sum of their peaks, since page-locked
+/// memory is not given back to other processes. Source: PyTorch, aten/src/ATen/core/CachingHostAllocator.h.
+inline std::vector<Bytes> host_needs(const std::vector<PeakMemory>& peaks, const Cluster& cluster) {
+  std::vector<Bytes> needs(static_cast<std::size_t>(cluster.nodes()));
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) needs[index(cluster.node_of(id<Rank>(rank)))] += peaks[rank].host;
+  return needs;
+}
+/// The nodes that need more than the `usable` fraction of their host's memory, as far as that is known.
+/// @param memory  [node] of its host; 0: unknown
+inline std::vector<NodeId> out_of_host_memory(const std::vector<Bytes>& needs, const std::vector<Bytes>& memory,
+                                              double usable = 1) {
+  std::vector<NodeId> nodes;
+  for (std::size_t node = 0; node < needs.size(); ++node) {
+    if (memory[node] > Bytes{} && needs[node] > usable_part(memory[node], usable)) nodes.push_back(id<NodeId>(node));
+  }
+  return nodes;
+}
+
+/// Whether both kinds of memory are enough.
+inline bool fits_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster, double usable = 1) {
+  std::vector<Bytes> hosts;
+  for (int node = 0; node < cluster.nodes(); ++node) hosts.push_back(cluster.memory_of_host(NodeId{node}));
+  return out_of_memory(peaks, cluster, usable).empty() && out_of_host_memory(host_needs(peaks, cluster), hosts, usable).empty();
 }
 
 }  // namespace tawpipe

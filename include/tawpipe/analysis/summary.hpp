@@ -56,10 +56,14 @@ struct Summary {
   /// model FLOPs (nothing recomputed) per device; 0 without a model
   FlopsPerSecond flops_per_device{};
   Bubble bubble;
-  std::vector<PeakMemory> peak_memory;  ///< [rank]
-  std::vector<Bytes> device_memory;     ///< [rank]
-  double usable_memory = 1;             ///< fraction of a device's memory that a rank may need
-  std::vector<Rank> out_of_memory;      ///< ranks that need more; empty without a model
+  std::vector<PeakMemory> peak_memory;     ///< [rank]
+  std::vector<Bytes> device_memory;        ///< [rank]
+  double usable_memory = 1;                ///< fraction of a device's or a host's memory that may be needed
+  std::vector<Rank> out_of_memory;         ///< ranks that need more; empty without a model
+  std::vector<Bytes> host_need;            ///< [node] of all its ranks, in host memory
+  std::vector<Bytes> host_memory;          ///< [node] of its host; 0: unknown
+  bool host_memory_assumed = false;        ///< of some node (NodeType)
+  std::vector<NodeId> out_of_host_memory;  ///< nodes whose ranks need more of it; empty without a model
   Traffic traffic;
   std::vector<std::string> lanes;
   Communication communication;
@@ -69,7 +73,8 @@ struct Summary {
 
   /// of all devices
   double tokens_per_day() const { return tokens_per_device_per_second * ranks * 86'400; }
-  bool fits() const { return out_of_memory.empty(); }
+  /// Whether devices and hosts have the memory.
+  bool fits() const { return out_of_memory.empty() && out_of_host_memory.empty(); }
   /// The largest need of any rank; 0 without ranks.
   Bytes fullest() const {
     Bytes most;
@@ -127,6 +132,11 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
     peak += cluster.device(Rank{rank}).peak.value();
     summary.device_memory.push_back(cluster.device(Rank{rank}).memory);
   }
+  summary.host_need = host_needs(summary.peak_memory, cluster);
+  for (int node = 0; node < cluster.nodes(); ++node) {
+    summary.host_memory.push_back(cluster.memory_of_host(NodeId{node}));
+    summary.host_memory_assumed = summary.host_memory_assumed || cluster.kind_of(NodeId{node}).host_memory_assumed;
+  }
   if (workload.is_abstract()) return summary;
   summary.model = workload.model().name;
   summary.microbatch_size = workload.batch().microbatch_size / schedule.parts().mesh.expert;
@@ -136,6 +146,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   if (const int layers = workload.model().recompute_layers; layers > 0) summary.recompute += concat(":", layers);
   summary.usable_memory = usable_memory;
   summary.out_of_memory = out_of_memory(summary.peak_memory, summary.device_memory, usable_memory);
+  summary.out_of_host_memory = out_of_host_memory(summary.host_need, summary.host_memory, usable_memory);
   const double time = to_seconds(summary.makespan);
   if (time > 0) {
     summary.tokens_per_device_per_second = workload.tokens() / time / summary.ranks;

@@ -30,10 +30,17 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
     host_peaks.push_back(peak.host.value());
     has_host = has_host || peak.host > Bytes{};
   }
+  Json host_needs = Json::array();
+  Json hosts = Json::array();
+  Json missing_hosts = Json::array();
+  for (const Bytes need : summary.host_need) host_needs.push_back(need.value());
+  for (const Bytes memory : summary.host_memory) hosts.push_back(memory.value());
+  for (const NodeId node : summary.out_of_host_memory) missing_hosts.push_back(number(node));
   Json missing = Json::array();
   for (const Rank rank : summary.out_of_memory) missing.push_back(number(rank));
   Json links = Json::object();
   for (int kind = 0; kind < link_classes; ++kind) {
+    if (static_cast<LinkClass>(kind) == LinkClass::memory && !has_host) continue;
     links[std::string{name(static_cast<LinkClass>(kind))}] = summary.traffic.link_bytes[static_cast<std::size_t>(kind)];
   }
   Json by_payload = Json::object();
@@ -82,10 +89,16 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["span_bubble_rate"] = summary.bubble.span_rate();
   json["peak_memory_bytes"] = std::move(peaks);
   json["peak_memory_by_kind"] = std::move(kinds);
-  if (has_host) json["peak_host_memory_bytes"] = std::move(host_peaks);
+  if (has_host) {
+    json["peak_host_memory_bytes"] = std::move(host_peaks);
+    json["host_need_bytes"] = std::move(host_needs);
+    json["host_memory_bytes"] = std::move(hosts);
+    json["host_memory_assumed"] = summary.host_memory_assumed;
+    json["out_of_host_memory_nodes"] = std::move(missing_hosts);
+  }
   json["device_memory_bytes"] = std::move(device_memory);
   json["usable_memory"] = summary.usable_memory;
-  json["out_of_memory"] = !summary.out_of_memory.empty();
+  json["out_of_memory"] = !summary.fits();
   json["out_of_memory_ranks"] = std::move(missing);
   Json& traffic = json["traffic"];
   traffic["inter_node_bytes"] = summary.traffic.inter_node_bytes;

@@ -36,6 +36,8 @@ struct NodeType {
   std::vector<LinkPath> from_network;  ///< [device] from an adapter's receiving direction on
   std::vector<LinkPath> to_host;       ///< [device] to the memory of the host; empty: unknown
   std::vector<LinkPath> from_host;     ///< [device] the way back
+  Bytes host_memory{};                 ///< of the host, for all its devices; 0: unknown
+  bool host_memory_assumed = false;    ///< no description says it: add_host_memory()
 
   bool operator==(const NodeType&) const = default;
 };
@@ -126,6 +128,8 @@ class Cluster {
   const DeviceSpec& device(Rank rank) const {
     return kind_of(node_of(rank)).devices[static_cast<std::size_t>(local_index(rank))];
   }
+  /// The memory of a node's host; 0: unknown.
+  Bytes memory_of_host(NodeId node) const { return kind_of(node).host_memory; }
   /// The kinds of node that occur, and which of them a node is.
   const std::vector<NodeType>& kinds() const { return kinds_; }
   int kind_index(NodeId node) const { return nodes_[index(node)].kind; }

@@ -10,6 +10,7 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/topology/cluster.hpp"
+#include "tawpipe/topology/host_memory.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -82,6 +83,12 @@ class ClusterBuilder {
     return *this;
   }
 
+  /// Of each node's host. Unset: that of the usual machine (usual_host_memory(), LinkSpeeds).
+  ClusterBuilder& host_memory(HostMemory memory) {
+    host_memory_ = memory;
+    return *this;
+  }
+
   /// @throws InputError  naming the part that is missing or impossible.
   Cluster build() const;
 
@@ -119,6 +126,7 @@ class ClusterBuilder {
   int adapters_ = 1;
   LinkSpec host_;
   LinkClass host_kind_ = LinkClass::pcie;
+  HostMemory host_memory_;
 };
 
 }  // namespace tawpipe
@@ -168,6 +176,8 @@ TAWPIPE_INLINE NodeType ClusterBuilder::node_type(int devices, bool joined) cons
   if (devices > 1) require(intra_, "intra-node");
   if (joined) require(inter_, "inter-node");
   if (adapters_ < 1) throw InputError("a node needs at least one adapter");
+  if (host_memory_.capacity < Bytes{} || host_memory_.bandwidth.value() < 0)
+    throw InputError("the host's memory must be above zero, such as 2TB at 400GBps; leave it out for that of the usual machine");
   NodeType type;
   type.name = device_.name;
   type.devices.assign(static_cast<std::size_t>(devices), device_);
@@ -185,6 +195,7 @@ TAWPIPE_INLINE NodeType ClusterBuilder::node_type(int devices, bool joined) cons
   }
   if (inter_.bandwidth.value() > 0) add_adapters(devices, type);
   if (host_.bandwidth.value() > 0) add_host_links(devices, type);
+  add_host_memory(type, host_memory_);
   return type;
 }
 

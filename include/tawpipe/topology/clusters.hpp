@@ -31,6 +31,7 @@ inline NodeType hgx_node(std::string name, std::string_view gpu, int nvlinks, in
   LinkSpeeds speeds = link_speeds(device.sm);
   const LinkSpec nvlink{speeds.nvlink * static_cast<double>(nvlinks), speeds.nvlink_latency};
   NodeGraph graph;
+  graph.host_memory.capacity = Bytes{2'000'000'000'000};  // that of each DGX with these GPUs
   const int nvswitch = graph.add_switch("NVSwitch");
   const int cpus[] = {graph.add_cpu("CPU0"), graph.add_cpu("CPU1")};
   graph.connect(cpus[0], cpus[1], LinkClass::socket, {sockets, speeds.hop_latency});
@@ -74,25 +75,25 @@ inline Cluster a800_10gbe(int nodes) {
 
 // DGX A100 user guide: 8 GPUs with 12 NVLinks each, 4 PCIe gen 4 switches with 2 GPUs and 2 x 200
 // Gb/s adapters, 2 x AMD Rome. 12 x 20 = 240 GB/s a direction; the adapter's 25 GB/s leaves by an
-// x16 gen 4 slot of 24.
+// x16 gen 4 slot of 24. 2 TB of host memory.
 inline Cluster dgx_a100(int nodes) {
   return of_nodes(hgx_node("dgx-a100", "A100-80G", 12, 2, socket_speed("x86_64", "AuthenticAMD", 23, 49)), nodes);
 }
 
-// DGX H100 user guide: 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 together with each GPU on one gen 5
+// DGX H100 user guide: 2 TB of host memory, 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 together with each GPU on one gen 5
 // switch, 2 x Sapphire Rapids. 18 x 20.6 = 370.8 GB/s a direction; the adapter's 50 GB/s leaves by
 // an x16 gen 5 slot of 48.
 inline Cluster dgx_h100(int nodes) {
   return of_nodes(hgx_node("dgx-h100", "H100-80G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
 }
 
-// HGX H200 data sheet: the H100 board with H200 GPUs.
+// HGX H200 data sheet: the H100 board with H200 GPUs. Host memory: DGX H200 data sheet, 2 TB.
 inline Cluster hgx_h200(int nodes) {
   return of_nodes(hgx_node("hgx-h200", "H200-141G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
 }
 
 // HGX B200 data sheet: 18 NVLinks of the fifth generation a GPU (40.1 GB/s each for NCCL), gen 5
-// slots, 400 Gb/s adapters.
+// slots, 400 Gb/s adapters. Host memory: DGX B200 data sheet, 2 TB (4 as an option).
 inline Cluster hgx_b200(int nodes) {
   return of_nodes(hgx_node("hgx-b200", "B200-180G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 207)), nodes);
 }

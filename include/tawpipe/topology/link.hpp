@@ -15,12 +15,13 @@ enum class LinkClass : std::uint8_t {
   pcie,     ///< PCI Express, switch or root port
   socket,   ///< between the CPU sockets of a node (UPI, Infinity Fabric)
   network,  ///< a node's adapter, and everything between adapters
+  memory,   ///< a host's own memory, both ways together
 };
-inline constexpr int link_classes = 4;
+inline constexpr int link_classes = 5;
 
-/// The class's name in reports: "nvlink", "pcie", "socket", "network".
+/// The class's name in reports: "nvlink", "pcie", "socket", "network", "memory".
 constexpr std::string_view name(LinkClass kind) {
-  constexpr std::string_view names[link_classes] = {"nvlink", "pcie", "socket", "network"};
+  constexpr std::string_view names[link_classes] = {"nvlink", "pcie", "socket", "network", "memory"};
   return names[static_cast<int>(kind)];
 }
 
@@ -30,7 +31,7 @@ enum class LinkEnd : std::uint8_t {
   adapter_out,  ///< an adapter's sending direction
   adapter_in,   ///< an adapter's receiving direction
   fabric,       ///< between nodes: a switch's uplink
-  host,         ///< a device's own link to the memory of its host
+  host,         ///< only to the memory of the host: a device's own link, and the memory itself
 };
 
 inline constexpr int link_ends = 5;

@@ -66,6 +66,8 @@ struct LinkSpeeds {
   BytesPerSecond pcie{24e9};     ///< an x16 slot
   BytesPerSecond socket{10e9};   ///< between two CPU sockets
   BytesPerSecond network{25e9};  ///< an adapter's port
+  /// of the memory of both sockets of a host, read and written together
+  BytesPerSecond host_memory{327e9};
   Duration nvlink_latency{1'700'000};
   Duration device_pcie_latency{2'850'000};
   Duration hop_latency{100'000};
@@ -74,18 +76,22 @@ struct LinkSpeeds {
 
 /// The LinkSpeeds of the usual machine around a GPU of compute capability `sm`:
 ///
-/// | sm | machine | NVLink | PCI x16 | sockets | adapter |
-/// |---|---|---|---|---|---|
-/// | 100 and above | HGX B200, Emerald Rapids, 400 Gb/s | 40.1 | 48 | 40 | 50 |
-/// | 90 | HGX H100, Sapphire Rapids, NDR 400 Gb/s | 20.6 | 48 | 22 | 50 |
-/// | 80, 89 | HGX A100 or L40S, Ice Lake, HDR 200 Gb/s | 20 | 24 | 10 | 25 |
-/// | 86 | RTX 3090, 100 Gb/s | 12 | 24 | 10 | 12.5 |
-/// | 70 and below | DGX-1, DGX-2, EDR 100 Gb/s | 20, 18 | 12 | 10 | 12.5 |
+/// | sm | machine | NVLink | PCI x16 | sockets | adapter | host memory |
+/// |---|---|---|---|---|---|---|
+/// | 100 and above | HGX B200, Emerald Rapids, 400 Gb/s | 40.1 | 48 | 40 | 50 | 573 |
+/// | 90 | HGX H100, Sapphire Rapids, NDR 400 Gb/s | 20.6 | 48 | 22 | 50 | 491 |
+/// | 80, 89 | HGX A100 or L40S, Ice Lake, HDR 200 Gb/s | 20 | 24 | 10 | 25 | 327 |
+/// | 86 | RTX 3090, 100 Gb/s | 12 | 24 | 10 | 12.5 | 327 |
+/// | 70 and below | DGX-1, DGX-2, EDR 100 Gb/s | 20, 18 | 12 | 10 | 12.5 | 204 |
+///
+/// Host memory: 0.8, as STREAM reaches, of two sockets of 8 channels of DDR5-5600, DDR5-4800 and
+/// DDR4-3200 (Intel's and AMD's data sheets of these processors), or 6 of DDR4-2666.
 constexpr LinkSpeeds link_speeds(int sm) {
   LinkSpeeds speeds;
   speeds.nvlink = nvlink_speed(sm);
   speeds.pcie = pcie_speed(sm >= 90 ? 32 : sm >= 80 ? 16 : 8);
   speeds.socket = BytesPerSecond{sm >= 100 ? 40e9 : sm >= 90 ? 22e9 : 10e9};
+  speeds.host_memory = BytesPerSecond{sm >= 100 ? 573e9 : sm >= 90 ? 491e9 : sm >= 80 ? 327e9 : 204e9};
   speeds.network = BytesPerSecond{sm >= 90 ? 50e9 : sm == 80 || sm == 89 ? 25e9 : 12.5e9};
   return speeds;
 }

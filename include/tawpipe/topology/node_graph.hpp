@@ -61,6 +61,7 @@ struct NodeEdge {
 struct NodeGraph {
   std::vector<NodeVertex> vertices;
   std::vector<NodeEdge> edges;
+  HostMemory host_memory = {};
 
   int add_device(std::string name, DeviceSpec spec) { return add({VertexKind::device, std::move(name), std::move(spec), {}}); }
   int add_switch(std::string name) { return add({VertexKind::switch_, std::move(name), {}, {}}); }

@@ -115,7 +115,7 @@ inline std::vector<int> spread_over_adapters(const std::vector<std::vector<int>>
 /// pair of devices gets its cheapest route (see route_weight), the same both ways, never through
 /// another device. Each device leaves the node by its nearest adapter; devices spread evenly over
 /// equally near ones. It reaches the memory of its host by its nearest CPU, if every device reaches
-/// one. Link 2e is edge e from a to b, 2e+1 the reverse; the adapters' own links follow, out and
+/// one, and the last link, that memory. Link 2e is edge e from a to b, 2e+1 the reverse; the adapters' own links follow, out and
 /// in, with the latency on the outgoing one.
 ///
 /// @throws InputError  naming the device that cannot be reached, or the link or adapter without a
@@ -207,6 +207,7 @@ inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
   }
   if (type.to_host.size() < count) type.to_host.clear();  // some device reaches no CPU
   if (type.from_host.size() < count) type.from_host.clear();
+  add_host_memory(type, graph.host_memory);
   type.name = std::move(name);
   return type;
 }

@@ -13,8 +13,8 @@ TEST_CASE("nodes x devices is a regular cluster of A100s with an adapter for eac
   CHECK(cluster.ranks() == 24);
   CHECK(cluster.name() == "3x8");
   CHECK(cluster.device(Rank{0}) == device_named("A100-80G"));
-  // Links of a node: 8 ports, 8 adapters and 8 links to the host, each out and in: 48.
-  CHECK(cluster.links() == 3 * 48);
+  // Links of a node: 8 ports, 8 adapters and 8 links to the host, each out and in, and the host's memory.
+  CHECK(cluster.links() == 3 * 49);
   // NVLink 12 x 20 GB/s; the adapters of two devices of one node are different links.
   CHECK(cluster.link(cluster.route(Rank{0}, Rank{1}).links[0]).bandwidth.value() == 240e9);
   CHECK(cluster.route(Rank{0}, Rank{8}).links[0] != cluster.route(Rank{1}, Rank{8}).links[0]);

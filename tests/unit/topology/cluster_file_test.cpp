@@ -47,22 +47,22 @@ TEST_CASE("the link of each device to the memory of its host: said, of a graph w
   for (const Rank rank : {Rank{0}, Rank{23}}) {
     const Route out = said.route(rank, host_memory);
     const Route in = said.route(host_memory, rank);
-    REQUIRE(out.links.size() == 1);
+    REQUIRE(out.links.size() == 2);  // its own link, and the host's memory
     CHECK(said.link(out.links[0]) == Link{LinkClass::pcie, LinkEnd::host, 24_GBps, 6_us});
-    CHECK(in.links.size() == 1);
-    CHECK(in.links != out.links);
+    REQUIRE(in.links.size() == 2);
+    CHECK(in.links[1] != out.links[0]);
     CHECK(out.latency == 6_us);
   }
   CHECK(said.route(Rank{0}, host_memory).links != said.route(Rank{1}, host_memory).links);
   CHECK(cluster_from_json(write_cluster_json(said)) == said);
   const Cluster unsaid = cluster_from_json(ours("regular.cluster.json"));
   CHECK(contains(error_of([&] { unsaid.route(Rank{0}, host_memory); }), "give \"host_link\" in the cluster's file"));
-  // Two GPUs of a DGX A100 share a PCI Express switch and its link to the CPU: device, switch, CPU.
+  // Two GPUs of a DGX A100 share a PCI Express switch and its link to the CPU: device, switch, CPU, its memory.
   const Cluster dgx = clusters::named("dgx-a100");
-  CHECK(dgx.route(Rank{0}, host_memory).links.size() == 2);
+  CHECK(dgx.route(Rank{0}, host_memory).links.size() == 3);
   CHECK(dgx.route(Rank{0}, host_memory).links[1] == dgx.route(Rank{1}, host_memory).links[1]);
   CHECK(dgx.route(Rank{0}, host_memory).links[1] != dgx.route(Rank{2}, host_memory).links[1]);
-  CHECK(dgx.link(dgx.route(host_memory, Rank{0}).links[0]).bandwidth == 24_GBps);
+  CHECK(dgx.link(dgx.route(host_memory, Rank{0}).links[1]).bandwidth == 24_GBps);
   CHECK(cluster_from_json(write_cluster_json(dgx)) == dgx);
 }
 

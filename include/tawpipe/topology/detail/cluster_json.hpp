@@ -46,12 +46,21 @@ inline Duration read_latency(JsonValue object) {
   if (latency > longest_latency) text->fail("a latency is at most 1000 s");
   return latency;
 }
-inline Bytes read_memory(JsonValue object) {
+inline Bytes read_memory(JsonValue object, std::string_view key = "memory", std::string_view exact_key = "memory_bytes") {
   constexpr std::int64_t most = 1'000'000'000'000'000;
-  if (const auto exact = object.find("memory_bytes")) return Bytes{exact->whole<std::int64_t>(1, most)};
-  const JsonValue text = object.at("memory");
+  if (const auto exact = object.find(exact_key)) return Bytes{exact->whole<std::int64_t>(1, most)};
+  const JsonValue text = object.at(key);
   const Bytes memory = text.parsed(parse_bytes);
   if (memory < Bytes{1} || memory > Bytes{most}) text.fail("must be above zero and at most 1000 TB, such as 80GiB");
+  return memory;
+}
+/// A host's memory: "host_memory" and "host_memory_bandwidth", as text or exact; both may be missing.
+inline HostMemory read_host_memory(JsonValue object) {
+  HostMemory memory;
+  if (object.has("host_memory") || object.has("host_memory_bytes"))
+    memory.capacity = read_memory(object, "host_memory", "host_memory_bytes");
+  if (object.has("host_memory_bandwidth") || object.has("host_memory_bytes_per_second"))
+    memory.bandwidth = read_rate(object, "host_memory_bandwidth", "host_memory_bytes_per_second", parse_bandwidth);
   return memory;
 }
 inline LinkSpec read_link_spec(JsonValue object) { return {read_bandwidth(object), read_latency(object)}; }
@@ -92,8 +101,9 @@ inline std::string read_name(JsonValue cluster) {
 
 inline Cluster read_regular_cluster(JsonValue json) {
   json.only("name", "device", "nodes", "devices_per_node", "devices_of_nodes", "intra_node", "inter_node", "adapters_per_node",
-            "host_link");
+            "host_link", "host_memory", "host_memory_bytes", "host_memory_bandwidth", "host_memory_bytes_per_second");
   ClusterBuilder builder;
+  builder.host_memory(read_host_memory(json));
   builder.name(read_name(json)).device(read_device(json.at("device")));
   const auto given_nodes = json.find("nodes");
   int nodes = given_nodes ? given_nodes->whole<int>(1, max_cluster_devices) : 1;
@@ -154,8 +164,10 @@ inline std::pair<int, int> read_ends(JsonValue edge, const std::vector<std::stri
 }
 
 inline NodeType read_node_graph(JsonValue json) {
-  json.only("name", "vertices", "edges");
+  json.only("name", "vertices", "edges", "host_memory", "host_memory_bytes", "host_memory_bandwidth",
+            "host_memory_bytes_per_second");
   NodeGraph graph;
+  graph.host_memory = read_host_memory(json);
   std::vector<std::string> names;
   for (const JsonValue vertex : read_list(json, "vertices", max_vertices)) {
     vertex.only("name", "kind", "device", "bandwidth", "bytes_per_second", "latency", "latency_ps");
@@ -229,7 +241,8 @@ inline std::vector<LinkPath> read_paths(JsonValue object, std::string_view key) 
 
 inline NodeType read_node_type(JsonValue json) {
   if (json.has("vertices")) return read_node_graph(json);
-  json.only("name", "devices", "links", "paths", "to_network", "from_network", "to_host", "from_host");
+  json.only("name", "devices", "links", "paths", "to_network", "from_network", "to_host", "from_host", "host_memory",
+            "host_memory_bytes", "host_memory_assumed");
   NodeType type;
   type.name = json.at("name").label();
   for (const JsonValue device : read_list(json, "devices", max_devices_per_node)) type.devices.push_back(read_device(device));
@@ -241,6 +254,8 @@ inline NodeType read_node_type(JsonValue json) {
     type.to_host = read_paths(json, "to_host");
     type.from_host = read_paths(json, "from_host");
   }
+  type.host_memory = read_host_memory(json).capacity;
+  if (const auto assumed = json.find("host_memory_assumed")) type.host_memory_assumed = assumed->boolean();
   return type;
 }
 
@@ -316,6 +331,8 @@ inline Json node_type_json(const NodeType& type) {
   Json json{{"name", type.name},   {"devices", std::move(devices)}, {"links", links_json(type.links)},
             {"paths", type.paths}, {"to_network", type.to_network}, {"from_network", type.from_network}};
   if (!type.to_host.empty()) json.update({{"to_host", type.to_host}, {"from_host", type.from_host}});
+  if (type.host_memory > Bytes{}) json["host_memory_bytes"] = type.host_memory.value();
+  if (type.host_memory_assumed) json["host_memory_assumed"] = true;
   return json;
 }
 
