@@ -46,8 +46,8 @@ class FlightDoctor {
       return tell_circle(FlightVerdict::likely_deadlock, likely, by_launch);
     }
     if (!verdict.ends) return find_missing(shown, verdict);
-    find_late();
-    if (find_overdue() || find_owed(shown) || find_absent()) return;
+    const bool late = find_late();  // then ranks that owe a call wait for it
+    if (find_overdue(late) || (!late && find_owed(shown)) || find_absent()) return;
     find_not_recorded();
   }
 
@@ -166,7 +166,7 @@ class FlightDoctor {
   static std::string host_only_text() { return "; it may stand in a send or receive, which this back end does not record"; }
 
   /// Ranks of a collective that have not started it although others have, and nothing precedes it.
-  void find_late() {
+  bool find_late() {
     for (const auto& [meeting, made] : calls_.meetings()) {
       if (calls_.has_ended(*made[0].call)) continue;
       const bool some =
@@ -176,19 +176,19 @@ class FlightDoctor {
         if (one.call->state == FlightState::scheduled) blame(one.rank, *one.call, "is late");
       }
     }
+    return !out_.culprits.empty();
   }
 
-  /// A call that is open beyond its limit, although all its counterparts are there.
+  /// A call that is open beyond its limit, although all its counterparts are there, or wait for a
+  /// rank that is late.
   /// @pre the program of calls ends
-  bool find_overdue() {
+  bool find_overdue(bool late) {
     FlightMade first;
     for (const FlightDump& dump : record_.dumps) {
       for (const FlightCall& call : dump.calls) {
         const bool older = first.call == nullptr || call.created < first.call->created;
         if (!older || !calls_.is_overdue(call)) continue;
-        if (call.is_point_to_point() ? calls_.has_partner(dump.rank, call) : calls_.absent_from(FlightCalls::key(call)).empty()) {
-          first = {dump.rank, &call};
-        }
+        if (late || is_made(dump.rank, call)) first = {dump.rank, &call};
       }
     }
     if (first.call == nullptr) return false;
@@ -201,8 +201,13 @@ class FlightDoctor {
     out_.verdict = FlightVerdict::stuck;
     out_.note = concat(calls_.text(*first.call), " of rank ", first.rank, " is open beyond its limit");
     if (first.call->limit > 0) out_.note += concat(" of ", first.call->limit / 1'000'000'000, " s");
-    out_.note += concat("; ranks ", rank_ranges(ranks), " have all made it");
+    out_.note += is_made(first.rank, *first.call) ? concat("; ranks ", rank_ranges(ranks), " have all made it")
+                                                  : "; those that have not made it wait for a rank that is late";
     return true;
+  }
+  /// Whether its counterparts have been issued.
+  bool is_made(std::int32_t rank, const FlightCall& call) const {
+    return call.is_point_to_point() ? calls_.has_partner(rank, call) : calls_.absent_from(FlightCalls::key(call)).empty();
   }
 
   bool find_absent() {

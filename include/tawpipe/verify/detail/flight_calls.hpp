@@ -140,7 +140,7 @@ class FlightCalls {
       if (group_of(call).host_only) continue;
       const std::pair stream{call.group, call.batch < 0 ? call.peer : -1};
       if (!call.is_open()) completed.insert(stream);
-      if (completed.contains(stream)) passed_.insert(&call);
+      if (call.is_open() && completed.contains(stream)) passed_.insert(&call);
     }
   }
   bool is_done(const FlightCall& call) const { return !call.is_open() || passed_.contains(&call); }
