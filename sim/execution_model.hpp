@@ -7,8 +7,8 @@
 #include "execution_request.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/layers/adamw.hpp"
-#include "tawpipe/layers/llama_options.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -21,7 +21,7 @@ namespace tawpipe::sim {
 struct ExecutionModel {
   Transformer model;
   Batch batch;
-  layers::LlamaOptions llama;
+  DecoderConstants constants;
   layers::AdamW optimizer;
 };
 

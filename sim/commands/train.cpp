@@ -100,7 +100,7 @@ void save(Executor& executor, const TrainRequest& request, const Run& run, std::
     std::copy(from.begin(), from.end(), bytes.begin());
   };
   try {
-    training::write_checkpoint(request.save, run.model.model, run.constants, state, give);
+    training::write_checkpoint(request.save, run.model.model, run.model.constants, state, give);
   } catch (const InputError& error) {  // the request is right, but the disk is full or gone: a failure of the run
     throw DeviceError(concat("step ", step, " is trained, but its checkpoint is not written: ", error.what()));
   }
@@ -266,7 +266,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     const std::vector<T> weights = collect_weights(executor);
     if (executor.is_root()) {
       const auto format = run.state.dtype == Dtype::f64 ? training::NumberFormat::f64 : training::NumberFormat::f32;
-      training::write_huggingface(request.save_huggingface, run.model.model, run.constants, format,
+      training::write_huggingface(request.save_huggingface, run.model.model, run.model.constants, format,
                                   [&](ParameterRange range, std::span<double> numbers) {
                                     std::copy_n(weights.begin() + range.begin, range.count(), numbers.begin());
                                   });

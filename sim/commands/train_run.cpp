@@ -19,6 +19,20 @@ namespace tawpipe::sim {
 
 namespace {
 
+/// Whether a --model is the path of a config.json or of a folder with one, not a name.
+bool is_described(const std::string& model) {
+  std::error_code ignored;
+  return model.find('/') != std::string::npos || model.ends_with(".json") || std::filesystem::exists(model, ignored);
+}
+
+bool is_named_llama(const std::string& model) { return !is_described(model) && model.starts_with("llama-"); }
+
+/// The model and constants of a --model.
+HuggingFaceConfig described_model(const std::string& model) {
+  if (!is_described(model)) return {.model = resolve_model(model)};
+  return training::read_decoder_config(model);
+}
+
 /// The model to train, and the source of its parameters.
 void resolve_model_of(const TrainRequest& request, Run& run) {
   if (!request.resume.empty()) {
@@ -32,12 +46,12 @@ void resolve_model_of(const TrainRequest& request, Run& run) {
     }
     run.checkpoint.emplace(std::move(opened.checkpoint));
     run.model.model = run.checkpoint->model();
+    run.model.constants = run.checkpoint->constants();
     if (!request.model.empty()) {
-      Transformer named = resolve_model(request.model);
-      if (request.model.starts_with("llama-")) named.vocab = run.model.model.vocab;  // a checkpoint has that of its data
-      run.checkpoint->expect(named);
+      HuggingFaceConfig given = described_model(request.model);
+      if (is_named_llama(request.model)) given.model.vocab = run.model.model.vocab;  // a checkpoint has that of its data
+      run.checkpoint->expect(given.model, given.constants);
     }
-    run.constants = run.checkpoint->constants();
     run.state = run.checkpoint->state();
     if (run.state.step >= request.steps) {
       throw InputError(
@@ -52,14 +66,15 @@ void resolve_model_of(const TrainRequest& request, Run& run) {
   if (std::filesystem::is_directory(path, ignored) && !std::filesystem::exists(path / "state.json", ignored)) {
     run.weights.emplace(request.model);
     run.model.model = run.weights->model();
-    run.constants = run.weights->constants();
+    run.model.constants = run.weights->constants();
     return;
   }
-  run.model.model = resolve_model(request.model);
+  const HuggingFaceConfig given = described_model(request.model);
+  run.model.model = given.model;
+  run.model.constants = given.constants;
   // A named model has the vocabulary of its own tokenizer; trained from scratch, it uses that of
   // the data.
-  const bool named = request.model.starts_with("llama-") && !std::filesystem::exists(path, ignored);
-  if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->max_tokens());
+  if (is_named_llama(request.model)) run.model.model.vocab = std::min(run.model.model.vocab, run.file->max_tokens());
 }
 
 }  // namespace
@@ -75,9 +90,12 @@ Run resolve_run(const TrainRequest& request) {
   Run run;
   run.file = std::make_shared<const training::TokenFile>(request.data);
   resolve_model_of(request, run);
+  for (const std::string& note : run.model.model.notes) {
+    if (note.starts_with("torch_dtype: ") || note.starts_with("dtype: ")) continue;  // the format is --dtype's
+    std::fputs(fmt::format("tawpipe: note: {}\n", one_line(note)).c_str(), stderr);
+  }
   run.model.batch = {.sequence = request.sequence, .microbatch_size = request.microbatch, .global_batch = request.global_batch};
   run.model.batch.check();
-  run.model.llama = {.rope_theta = run.constants.rope_theta, .norm_eps = run.constants.norm_epsilon};
   run.model.optimizer.weight_decay = request.weight_decay;
   run.model.optimizer.check();
   if (!request.save_huggingface.empty()) training::huggingface_tensors(run.model.model);  // whether they have names
@@ -131,6 +149,12 @@ RunIdentity identity_of(const TrainRequest& request, const Run& run) {
   if (model.is_routed()) {
     sizes += fmt::format(", {} of {} experts, shared {}", model.experts_per_token, model.experts, model.shared_width);
   }
+  Transformer unnamed = model;  // folders may have different names
+  unnamed.name.clear();
+  const std::string config = training::huggingface_config_text(unnamed, run.model.constants);  // all that is not a size too
+  training::detail::Checksum of_config;
+  of_config.add(std::as_bytes(std::span{config}));
+  sizes += fmt::format(", config {:08x}", of_config.value());
   if (run.weights) {  // of numbers that are read by position a thousand
     std::vector<float> numbers(1000);
     training::detail::Checksum sum;

@@ -18,7 +18,6 @@ namespace tawpipe::sim {
 /// Everything that the flags specify, before there is an executor.
 struct Run {
   ExecutionModel model;
-  DecoderConstants constants;
   layers::LearningRate learning_rate;
   training::TrainingState state;  ///< at the start
   std::shared_ptr<const training::TokenFile> file;

@@ -128,7 +128,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   if (std::is_same_v<T, Half>) scale.emplace();
   bool tells = (session == nullptr || session->rank() == 0) && !std::is_same_v<T, float>;
   const auto make_layer = [&] {
-    Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.llama, choices};
+    Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.constants, choices};
     if (std::exchange(tells, false) && !layer.has_fused_attention()) {
       std::fputs("tawpipe: cuDNN's fused attention does not take this model; plain kernels do, far slower (docs/layers.md)\n",
                  stderr);

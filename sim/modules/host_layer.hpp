@@ -22,7 +22,7 @@ template <class T>
 auto host_layers(const ExecutionRequest& request, const ExecutionModel& model) {
   const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
   return [&model, pace, recompute = parse_recompute(request.recompute)] {
-    return HostLayer<T>{{model.model, model.batch, recompute, model.llama}, pace};
+    return HostLayer<T>{{model.model, model.batch, recompute, model.constants}, pace};
   };
 }
 

@@ -103,7 +103,8 @@ TEST_CASE("a mixture of experts learns under every schedule, goes on from a chec
   const Training training;
   const std::string config = training.folder.write(
       "config.json", R"({"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2,
-          "intermediate_size": 48, "vocab_size": 256, "num_local_experts": 4, "num_experts_per_tok": 2})");
+          "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 256, "num_local_experts": 4,
+          "num_experts_per_tok": 2})");
   const std::string run_folder = training.folder / "run";
   const std::string weights = training.folder / "weights";
   const std::string flags = "--dtype f64 --clip 0 ";
@@ -124,11 +125,41 @@ TEST_CASE("a mixture of experts learns under every schedule, goes on from a chec
   CHECK(exported.at("losses")[0].get<double>() < losses.back() + 0.2);
   const std::string shared = training.folder.write(
       "shared.json", R"({"model_type": "qwen2_moe", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-          "vocab_size": 256, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
-          "shared_expert_intermediate_size": 24})");
+          "num_key_value_heads": 2, "vocab_size": 256, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
+          "norm_topk_prob": true, "shared_expert_intermediate_size": 24, "shared_expert_gate": false})");
   training.train(2, "--model " + shared);
   check_refused(run(training.flags(100000, "--model " + shared + " --save-huggingface " + weights)),
                 {"has a shared expert of width 24", "transformers"});
+}
+
+TEST_CASE("a config.json and a folder of its weights train the same decoder, with all that its keys say") {
+  const Training training;
+  const std::string sizes = R"({"model_type": "qwen3", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+      "num_key_value_heads": 1, "head_dim": 8, "intermediate_size": 48, "vocab_size": 256)";
+  const std::string detailed = training.folder.write(
+      "detailed.json", sizes + R"(, "use_sliding_window": true, "sliding_window": 5, "max_window_layers": 0, "rms_norm_eps": 1e-4,
+          "rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 500.0}})");
+  const std::string plain = training.folder.write("plain.json", sizes + "}");
+  const std::string flags = "--dtype f64 --clip 0 --data-order sequential ";
+  const std::string weights = training.folder / "weights";
+  const std::string run_folder = training.folder / "run";
+  const json whole = training.train(4, flags + "--model " + detailed);
+  CHECK(whole.at("losses") != training.train(4, flags + "--model " + plain).at("losses"));
+  training.train(2, flags + "--model " + detailed + " --save-huggingface " + weights + " --save " + run_folder);
+  const json rest = training.train(4, flags + "--resume " + run_folder + " --model " + detailed);
+  CHECK(rest.at("losses").back() == whole.at("losses").back());
+  const json read = training.train(2, flags + "--model " + weights);
+  CHECK(read.at("losses")[0] != whole.at("losses")[0]);
+  check_refused(run(training.flags(4, flags + "--resume " + run_folder + " --model " + plain)),
+                {"has window 5, the model has 0"});
+  const std::string yarn =
+      training.folder.write("yarn.json", sizes + R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}})");
+  check_refused(run(training.flags(4, "--model " + yarn)), {"rope_scaling", "yarn is not computed"});
+  const std::string unnamed = training.folder.write(
+      "unnamed.json", R"({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48,
+          "vocab_size": 256, "torch_dtype": "float32"})");
+  CHECK(run(training.flags(1, "--model " + unnamed)).err ==
+        "tawpipe: note: model_type: is missing; the model is taken to be a llama\n");
 }
 
 TEST_CASE("sequential order begins with the first global batch") {

@@ -64,7 +64,7 @@ void compare(gpu::Checks& checks, const gpu::Reference& reference, const std::st
   checks.that(schedule.has_value(), what + "has these sizes");
   if (!schedule) return;
   const auto kept = std::make_shared<FirstGradients>(FirstGradients{.parameters = reference.model.parameters()});
-  const layers::LlamaOptions options{.rope_theta = reference.number("rope_theta"), .norm_eps = reference.number("norm_eps")};
+  const DecoderConstants options{.rope_theta = reference.number("rope_theta"), .norm_epsilon = reference.number("norm_eps")};
   bool fused = true;
   cuda::VirtualExecutor<cuda::CudaDevice, Layer, KeepingAdamW> executor{
       *schedule,

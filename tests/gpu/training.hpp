@@ -30,7 +30,7 @@ inline Layer layer_of(const Reference& reference) {
   return Layer{reference.model,
                reference.batch,
                tawpipe::Recompute::none,
-               {.rope_theta = reference.number("rope_theta"), .norm_eps = reference.number("norm_eps")}};
+               {.rope_theta = reference.number("rope_theta"), .norm_epsilon = reference.number("norm_eps")}};
 }
 template <class T = float>
 tawpipe::layers::cuda::DeviceAdamW<T> optimizer_of(const Reference& reference) {

@@ -30,7 +30,7 @@ std::vector<NumericsCheck> train(const ReferenceRun& reference, const std::strin
   work.parameter_bytes({.weight = sizeof(T), .gradient = sizeof(T), .optimizer = 2 * sizeof(T)});
   const Schedule schedule =
       build_schedule(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}, .offload = offload});
-  const layers::LlamaOptions constants{.rope_theta = reference.rope_theta, .norm_eps = reference.norm_eps};
+  const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   const layers::AdamWUpdate<T> optimizer{
       model,
       {.beta1 = reference.beta1, .beta2 = reference.beta2, .epsilon = reference.epsilon, .weight_decay = reference.weight_decay}};

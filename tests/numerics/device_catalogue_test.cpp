@@ -82,7 +82,7 @@ struct Setting {
   Layer layer() {
     return {machine,
             layers::host::Llama<float>{
-                model, reference.batch(), recompute, {.rope_theta = reference.rope_theta, .norm_eps = reference.norm_eps}}};
+                model, reference.batch(), recompute, {.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps}}};
   }
   Update update() {
     const layers::AdamW constants{

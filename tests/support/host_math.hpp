@@ -110,7 +110,7 @@ template <class T, class G = T>
 class HostDecoder : public tawpipe::layers::cuda::Decoder<HostMath<T, G>> {
  public:
   HostDecoder(const tawpipe::Transformer& model, const tawpipe::Batch& batch, tawpipe::Recompute recompute,
-              const tawpipe::layers::LlamaOptions& options = {})
+              const tawpipe::DecoderConstants& options = {})
       : tawpipe::layers::cuda::Decoder<HostMath<T, G>>{model, batch, recompute, options,
                                                        HostMath<T, G>{model, batch, options.rope_theta}} {}
 };

@@ -17,6 +17,7 @@
 namespace llama_run {
 
 using tawpipe::Batch;
+using tawpipe::DecoderConstants;
 using tawpipe::Dtype;
 using tawpipe::Recompute;
 using tawpipe::Transformer;
@@ -76,16 +77,16 @@ inline const std::vector<std::vector<Piece>>& cuts() {
 }
 
 /// Every cut, split and recomputation of four layers gives the same bits.
-inline void check_same_bits(const Transformer& model, const Batch& batch) {
-  const auto reference = outcome<double>(model, batch, whole(model.layers), {.scale = 0.5});
+inline void check_same_bits(const Transformer& model, const Batch& batch, const DecoderConstants& constants = {}) {
+  const auto reference = outcome<double>(model, batch, whole(model.layers), {.scale = 0.5, .constants = constants});
   CHECK(std::ranges::none_of(reference.gradients, [](double g) { return std::isnan(g); }));
-  const auto reference32 = outcome<float>(model, batch, whole(model.layers), {.scale = 0.5});
+  const auto reference32 = outcome<float>(model, batch, whole(model.layers), {.scale = 0.5, .constants = constants});
   for (std::size_t m = 0; m < 2; ++m) CHECK(std::abs(reference.losses[m] - reference32.losses[m]) < 1e-5);
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     CAPTURE(name(recompute));
     for (const bool split : {false, true}) {
       CAPTURE(split);
-      const Options options{.recompute = recompute, .split = split, .in_place = split, .scale = 0.5};
+      const Options options{.recompute = recompute, .split = split, .in_place = split, .scale = 0.5, .constants = constants};
       CHECK(outcome<double>(model, batch, whole(model.layers), options) == reference);
       CHECK(outcome<float>(model, batch, whole(model.layers), options) == reference32);
       for (const auto& pieces : cuts()) {
@@ -97,11 +98,11 @@ inline void check_same_bits(const Transformer& model, const Batch& batch) {
 }
 
 /// Gradients of every tensor against differences of the loss, in float64.
-inline void check_derivatives(const Transformer& model, const Batch& batch) {
+inline void check_derivatives(const Transformer& model, const Batch& batch, const DecoderConstants& constants = {}) {
   // Per tensor one direction r: with d(e) = (L(p + e r) - L(p - e r)) / 2e, (4 d(e) - d(2e)) / 3 = g . r
   // up to e^4 and rounding / e, the larger near 1e-10 at e = 1e-5.
   constexpr double step = 1e-5;
-  Runner<double> runner{model, batch, whole(model.layers), {.scale = 3}};
+  Runner<double> runner{model, batch, whole(model.layers), {.scale = 3, .constants = constants}};
   fill(runner, model);
   const auto tokens = ids(model, batch, 1);
   const auto targets = ids(model, batch, 2);

@@ -64,6 +64,7 @@ struct Options {
   bool split = false;     // backward_input of all stages, then backward_weight of all
   bool in_place = false;  // input and output, and their gradients, are the same memory
   double scale = 1;
+  tawpipe::DecoderConstants constants = {};
 };
 
 /// What one microbatch gives.
@@ -85,7 +86,7 @@ class Runner {
         batch_{batch},
         order_{model},
         options_{options},
-        llama_{model, batch, options.recompute},
+        llama_{model, batch, options.recompute, options.constants},
         parameters(order_.count() * std::int64_t{sizeof(T)}),
         gradients(order_.count() * std::int64_t{sizeof(G)}) {
     int first = 0;

@@ -7,6 +7,5 @@ namespace tawpipe::inline v0::layers {
 struct AdamW;
 struct AdamWStep;
 struct LearningRate;
-struct LlamaOptions;
 
 }  // namespace tawpipe::layers

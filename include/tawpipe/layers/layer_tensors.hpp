@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/layer_code.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::layers {
@@ -39,6 +41,7 @@ struct TokenWidths {
   std::int64_t experts = 0;  ///< E
   std::int64_t chosen = 0;   ///< k
   std::int64_t routing = 0;  ///< kH
+  std::int64_t normed = 0;   ///< Q + K with norms of queries and keys, else 0
 
   explicit TokenWidths(const Transformer& model)
       : hidden{model.hidden},
@@ -49,21 +52,23 @@ struct TokenWidths {
         expert{model.is_routed() ? model.intermediate : 0},
         experts{model.experts},
         chosen{model.experts_per_token},
-        routing{model.routed_copies()} {}
+        routing{model.routed_copies()},
+        normed{model.qk_normed_width()} {}
 
   /// Numbers of all tensors that the policy `none` keeps of a layer.
-  std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner + routing; }
+  std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner + routing + normed; }
   /// Numbers of the tensors that a policy keeps of a layer.
   std::int64_t kept(Recompute recompute) const {
     if (recompute == Recompute::none) return all();
     if (recompute == Recompute::full) return hidden;
-    return 2 * hidden + query + 2 * key + 2 * inner + routing;
+    return 2 * hidden + query + 2 * key + 2 * inner + routing + normed;
   }
 };
 
-/// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp.
+/// The matrices, biases and norms of one layer, or their gradients, in the order of model/parameters.hpp.
 /// Gate, down and up are those of the MLP that every token passes, of width D: the layer's own, or
-/// with experts the shared one, of width 0 if there is none.
+/// with experts the shared one, of width 0 if there is none. A bias or norm of queries and keys that the model
+/// does not have is null.
 /// P: T or const T.
 template <class P>
 struct LayerMatrices {
@@ -74,27 +79,48 @@ struct LayerMatrices {
   P* gate;     ///< [D, H]
   P* down;     ///< [H, D]
   P* up;       ///< [D, H]
+  P* qkv_bias = nullptr;
+  P* output_bias = nullptr;
+  P* gate_bias = nullptr;
+  P* down_bias = nullptr;
+  P* up_bias = nullptr;
+  P* query_norm = nullptr;  ///< [head size], or of all heads together [Q]
+  P* key_norm = nullptr;    ///< [head size] or [K]
   P* attention_norm;
   P* ffn_norm;
 
-  LayerMatrices(P* begin, const TokenWidths& width)
+  LayerMatrices(P* begin, const Transformer& model, const TokenWidths& width)
       : qkv{begin},
         output{begin + width.hidden * (width.query + 2 * width.key)},
         router{output + width.hidden * width.query},
         experts{router + width.experts * width.hidden},
         gate{experts + 3 * width.experts * width.expert * width.hidden},
         down{gate + width.hidden * width.dense},
-        up{down + width.hidden * width.dense},
-        attention_norm{up + width.hidden * width.dense},
-        ffn_norm{attention_norm + width.hidden} {}
+        up{down + width.hidden * width.dense} {
+    P* at = up + width.hidden * width.dense;
+    const auto take = [&at](std::int64_t count) { return std::exchange(at, at + count); };
+    if (model.qkv_bias) qkv_bias = take(width.query + 2 * width.key);
+    if (model.output_bias) output_bias = take(width.hidden);
+    if (model.mlp_bias) {
+      gate_bias = take(width.dense);
+      down_bias = take(width.hidden);
+      up_bias = take(width.dense);
+    }
+    if (width.normed > 0) {
+      query_norm = take(model.qk_norm == QkNorm::head ? model.head_size() : width.query);
+      key_norm = take(model.qk_norm == QkNorm::head ? model.head_size() : width.key);
+    }
+    attention_norm = take(width.hidden);
+    ffn_norm = take(width.hidden);
+  }
 };
 
 /// The tensors of one layer for one microbatch, each [tokens, width]. The tensor that
 /// backward_input writes over them, for backward_weight, is given after the arrow.
 ///
 /// Norms' reciprocal roots and attention's row sums are not among them: both are recomputed from
-/// these. Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate, up
-/// and routing; `full` the input. Tensors not kept are recomputed into workspace, or into the stash if
+/// these. Policy `none` keeps all, in this order; `selective` keeps input, qkv, unnormed, middle, gate,
+/// up and routing; `full` the input. Tensors not kept are recomputed into workspace, or into the stash if
 /// backward_weight runs by itself and needs them (all but the sigmoid).
 ///
 /// With experts the tensors of width W are rows of width I, one for each token and expert of its
@@ -111,7 +137,8 @@ struct LayerTensors {
 
   T* input = nullptr;           ///< H -> gradient of the layer's output
   T* attention_norm = nullptr;  ///< H
-  T* qkv = nullptr;             ///< Q + 2K, rotated -> its gradient, before the rotation
+  T* qkv = nullptr;             ///< Q + 2K, rotated -> the gradient of its product
+  T* unnormed = nullptr;        ///< Q + K before their norms, if any -> gradients of the norms' weights
   T* attention = nullptr;       ///< Q: output of the attention core
   T* middle = nullptr;          ///< H: input + attention's projection -> its gradient
   T* ffn_norm = nullptr;        ///< H
@@ -143,6 +170,7 @@ struct LayerTensors {
     place(input, width.hidden, true, rest);
     place(attention_norm, width.hidden, all, rest);
     place(qkv, width.query + 2 * width.key, products, rest);
+    place(unnormed, width.normed, products, rest);
     place(attention, width.query, all, rest);
     place(middle, width.hidden, products, rest);
     place(ffn_norm, width.hidden, all, rest);

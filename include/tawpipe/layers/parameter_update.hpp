@@ -16,7 +16,7 @@
 namespace tawpipe::inline v0::layers {
 
 /// Calls `visit(part, decays)` for the parts of a range that decay or do not. Matrices decay:
-/// embedding, those of a layer, output matrix. Norms do not.
+/// embedding, those of a layer, output matrix. Norms and biases do not.
 template <class Visit>
 void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visit) {
   const ParameterOrder order{model};

@@ -25,14 +25,14 @@ class StageMemory {
  public:
   /// @param layer_bytes  distance in `saved` from one layer to the next
   StageMemory(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layer_bytes)
-      : recompute_{recompute},
+      : model_{model},
+        recompute_{recompute},
         width_{model},
         tokens_{batch.tokens()},
         layer_bytes_{layer_bytes},
         layer_stash_{tawpipe::stash_bytes(model, batch, recompute, 1, false)},
         layer_parameters_{model.layer_parameters()},
-        layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)},
-        tied_{model.tied} {}
+        layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)} {}
 
   /// The kept tensors of a layer, or, after the last layer, of the head.
   Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
@@ -101,17 +101,18 @@ class StageMemory {
   /// A layer's matrices, or their gradients, of type P.
   template <class P, class Byte>
   LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
-    return {reinterpret_cast<P*>(layers) + layer * layer_parameters_, width_};
+    return {reinterpret_cast<P*>(layers) + layer * layer_parameters_, model_, width_};
   }
 
   /// The output matrix [vocab, hidden] in type P, or its gradient: after the final norm [hidden] in
   /// the last edge, or a tied model's embedding.
   template <class P, class Byte>
   P* output_matrix(const StageParameters<Byte>& of) const {
-    return tied_ ? reinterpret_cast<P*>(of.first_edge) : reinterpret_cast<P*>(of.last_edge) + width_.hidden;
+    return model_.tied ? reinterpret_cast<P*>(of.first_edge) : reinterpret_cast<P*>(of.last_edge) + width_.hidden;
   }
 
  private:
+  Transformer model_;
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;
@@ -119,7 +120,6 @@ class StageMemory {
   std::int64_t layer_stash_;  ///< bytes
   std::int64_t layer_parameters_;
   bool layer_fits_lookup_;
-  bool tied_;
 };
 
 }  // namespace tawpipe::layers

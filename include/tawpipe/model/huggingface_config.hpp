@@ -186,6 +186,7 @@ inline void finish_positions(ConfigReading& reading, double theta_before) {
 
 inline void finish_experts(JsonValue config, ConfigReading& reading) {
   Transformer& model = reading.model();
+  if (reading.type.experts && model.experts == 0) config.fail("'num_experts' is missing");
   if (model.dense_layers > 0)
     model.dense_width = (reading.dense_width ? *reading.dense_width : config.at("intermediate_size")).whole<int>();
   if (const auto shared = reading.shared_experts) {

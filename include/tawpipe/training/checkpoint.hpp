@@ -171,8 +171,8 @@ class Checkpoint {
   const DecoderConstants& constants() const { return config_.constants; }
 
   /// @throws InputError  if the checkpoint is of a model with different sizes, naming the first
-  /// that differs.
-  void expect(const Transformer& wanted) const {
+  /// that differs, or constants.
+  void expect(const Transformer& wanted, const DecoderConstants& constants) const {
     const Transformer& found = config_.model;
     const auto compare = [&](std::string_view what, std::int64_t there, std::int64_t here) {
       if (there == here) return;
@@ -190,6 +190,17 @@ class Checkpoint {
     compare("shared width", found.shared_width, wanted.shared_width);
     compare("vocabulary", found.vocab, wanted.vocab);
     compare("tied embedding", found.tied ? 1 : 0, wanted.tied ? 1 : 0);
+    compare("window", found.window, wanted.window);
+    compare("biases of query, key and value", found.qkv_bias ? 1 : 0, wanted.qkv_bias ? 1 : 0);
+    compare("bias of the output", found.output_bias ? 1 : 0, wanted.output_bias ? 1 : 0);
+    compare("biases of the MLP", found.mlp_bias ? 1 : 0, wanted.mlp_bias ? 1 : 0);
+    compare("norms of query and key", static_cast<int>(found.qk_norm), static_cast<int>(wanted.qk_norm));
+    DecoderConstants computed = constants;
+    computed.positions = config_.constants.positions;  // compute nothing
+    if (computed == config_.constants) return;
+    throw InputError(concat("checkpoint ", quote(path_),
+                            " has other constants (rope_theta, rms_norm_eps, rope_scaling) than the ",
+                            "model; give the model it was written with"));
   }
 
   /// Any range of the model's parameters, possibly over several tensors, converted to `Number`.

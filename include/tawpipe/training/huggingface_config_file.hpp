@@ -1,31 +1,69 @@
-// A LLaMA's config.json, as `transformers` reads and writes it.
+// A decoder's config.json, as `transformers` reads and writes it.
 // Not: only the sizes of a supported model (model/huggingface_config.hpp), nor weights.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/check_constants.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/model/layer_code.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::training {
 
-/// The text of the config.json of a model. Its torch_dtype is `model.dtype`. A mixture of experts is
-/// a Mixtral; with a shared expert, which no published type computes like ours, it has the keys of a
-/// Qwen2 with experts and no architecture, for checkpoints only.
-/// Source of the keys: LlamaConfig, MixtralConfig, https://github.com/huggingface/transformers
+/// The model_type whose code in `transformers` computes such a decoder. A shared expert without a gate
+/// of its own is in none; it is written as a Qwen2 with experts, for checkpoints only.
+/// @throws InputError  if there is none
+/// Source: modeling_*.py of these types, https://github.com/huggingface/transformers
+inline std::string_view huggingface_type(const Transformer& model) {
+  const bool alike = model.qkv_bias == model.output_bias;  // as attention_bias says
+  const bool none = alike && !model.qkv_bias;
+  const bool head_norms = model.qk_norm == QkNorm::head;
+  if (model.is_routed()) {
+    if (model.shared_width > 0) return "qwen2_moe";
+    if (head_norms && alike && model.window == 0) return "qwen3_moe";
+    if (model.qk_norm == QkNorm::width && alike && model.window == 0) return "olmoe";
+    if (model.qk_norm == QkNorm::none && none) return "mixtral";
+  } else if (head_norms) {
+    if (alike && !model.mlp_bias) return "qwen3";
+  } else if (model.qk_norm == QkNorm::none) {
+    if (alike && model.window == 0) return "llama";
+    if (none && !model.mlp_bias) return "mistral";
+    if (model.qkv_bias && !model.output_bias && !model.mlp_bias) return "qwen2";
+  }
+  throw InputError(concat("model ", quote(model.name), " has biases, norms of queries and keys, or a window that no model of ",
+                          "transformers has together"));
+}
+
+/// The text of the config.json of a model. Its torch_dtype is `model.dtype`.
+/// @throws InputError  as huggingface_type()
+/// Source of the keys: configuration_*.py, https://github.com/huggingface/transformers
 inline std::string huggingface_config_text(const Transformer& model, const DecoderConstants& constants) {
-  const bool mixtral = model.is_routed() && model.shared_width == 0;
+  struct Class {
+    std::string_view type;
+    std::string_view name;
+  };
+  constexpr Class classes[] = {{"llama", "LlamaForCausalLM"},     {"mistral", "MistralForCausalLM"},
+                               {"qwen2", "Qwen2ForCausalLM"},     {"qwen3", "Qwen3ForCausalLM"},
+                               {"mixtral", "MixtralForCausalLM"}, {"qwen3_moe", "Qwen3MoeForCausalLM"},
+                               {"olmoe", "OlmoeForCausalLM"}};
+  const std::string_view type = huggingface_type(model);
   nlohmann::ordered_json json;
-  if (model.shared_width == 0)
-    json["architectures"] = nlohmann::ordered_json::array({mixtral ? "MixtralForCausalLM" : "LlamaForCausalLM"});
-  json["model_type"] = mixtral ? "mixtral" : model.is_routed() ? "qwen2_moe" : "llama";
+  for (const Class& one : classes) {
+    if (one.type == type) json["architectures"] = nlohmann::ordered_json::array({one.name});
+  }
+  json["model_type"] = type;
   json["_name_or_path"] = model.name;
   json["hidden_size"] = model.hidden;
   json["num_hidden_layers"] = model.layers;
@@ -33,29 +71,46 @@ inline std::string huggingface_config_text(const Transformer& model, const Decod
   json["num_key_value_heads"] = model.kv_heads;
   json["head_dim"] = model.head_size();
   json["intermediate_size"] = model.intermediate;
-  if (mixtral) json["num_local_experts"] = model.experts;
-  if (model.shared_width > 0) {
-    json["num_experts"] = model.experts;
-    json["moe_intermediate_size"] = model.intermediate;
+  if (model.is_routed()) {
+    json[type == "mixtral" ? "num_local_experts" : "num_experts"] = model.experts;
+    json["num_experts_per_tok"] = model.experts_per_token;
+    json["output_router_logits"] = false;  // no loss that balances experts
+    if (type != "mixtral") json["norm_topk_prob"] = constants.router.sum_to_one;
+  }
+  if (type == "qwen2_moe" || type == "qwen3_moe") json["moe_intermediate_size"] = model.intermediate;
+  if (type == "qwen2_moe") {
     json["shared_expert_intermediate_size"] = model.shared_width;
     json["shared_expert_gate"] = model.shared_gate;
     json["qkv_bias"] = model.qkv_bias;
-    json["norm_topk_prob"] = constants.router.sum_to_one;
   }
-  if (model.is_routed()) json["num_experts_per_tok"] = model.experts_per_token;
-  if (mixtral) {
-    json["output_router_logits"] = false;  // no loss that balances experts
-    json["sliding_window"] = nullptr;
+  if (type == "qwen2" || type == "qwen3") {
+    json["use_sliding_window"] = model.window > 0;
+    json["max_window_layers"] = 0;
+    json["layer_types"] = std::vector<std::string>(static_cast<std::size_t>(model.layers),
+                                                   model.window > 0 ? "sliding_attention" : "full_attention");
+  }
+  if (type != "llama" && type != "olmoe") {
+    json["sliding_window"] = model.window > 0 ? nlohmann::ordered_json(model.window) : nlohmann::ordered_json(nullptr);
   }
   json["vocab_size"] = model.vocab;
   json["tie_word_embeddings"] = model.tied;
-  json["hidden_act"] = "silu";
-  json["attention_bias"] = false;
-  json["mlp_bias"] = false;
+  json["hidden_act"] = constants.activation;
+  json["attention_bias"] = model.output_bias;
+  json["mlp_bias"] = model.mlp_bias;
   json["attention_dropout"] = 0.0;
   json["rms_norm_eps"] = constants.norm_epsilon;
   json["rope_theta"] = constants.rope_theta;
-  json["rope_scaling"] = nullptr;
+  const RotaryScaling& scaling = constants.scaling;
+  nlohmann::ordered_json scaled = nullptr;
+  if (scaling.kind == RotaryScaling::Kind::linear) scaled = {{"rope_type", "linear"}, {"factor", scaling.factor}};
+  if (scaling.kind == RotaryScaling::Kind::llama3) {
+    scaled = {{"rope_type", "llama3"},
+              {"factor", scaling.factor},
+              {"low_freq_factor", scaling.low_freq_factor},
+              {"high_freq_factor", scaling.high_freq_factor},
+              {"original_max_position_embeddings", static_cast<std::int64_t>(scaling.original_positions)}};
+  }
+  json["rope_scaling"] = std::move(scaled);
   json["max_position_embeddings"] = constants.positions;
   json["initializer_range"] = 0.02;
   json["use_cache"] = true;
@@ -69,15 +124,8 @@ inline std::string huggingface_config_text(const Transformer& model, const Decod
 /// takes.
 inline HuggingFaceConfig read_decoder_config(const std::string& path) {
   HuggingFaceConfig config = read_huggingface_config(path);
-  const auto refuse = [&](std::string_view why) { throw InputError(concat("config ", quote(path), ": ", why)); };
-  if (!config.not_computed.empty()) refuse(join(config.not_computed, "; "));
-  const Transformer& model = config.model;
-  if (model.bias_parameters() > 0) refuse("biases are not computed (attention_bias, qkv_bias, mlp_bias, or of this model_type)");
-  if (model.qk_norm != QkNorm::none) refuse("norms of queries and keys are not computed, which this model_type has");
-  if (model.shared_gate) refuse("the gate of a shared expert is not computed, which this model_type has");
-  if (model.window > 0) refuse("sliding_window: attention within a window is not computed");
-  if (config.constants.scaling.kind != RotaryScaling::Kind::none) refuse("scaled rotary embedding is not computed");
-  if (config.constants.rotary_part != 1) refuse("partial_rotary_factor: heads that are turned in part are not computed");
+  if (!config.not_computed.empty()) throw InputError(concat("config ", quote(path), ": ", join(config.not_computed, "; ")));
+  layers::check_constants(config.model, config.constants);
   config.model.dtype = config.stored;
   if (!config.stored_name.empty()) config.model.name = config.stored_name;
   return config;

@@ -36,6 +36,9 @@ struct HuggingFaceTensor {
   /// Number of rows of a head, for query and key, whose order differs; 0 for all others. See
   /// rotated_row().
   std::int64_t head_rows = 0;
+
+  /// Numbers of a row: 1 of biases and norms.
+  std::int64_t width() const { return ours.shape.size() > 1 ? ours.shape.back() : 1; }
 };
 
 /// Our row that is row `row` of theirs, in one head of `head_rows` rows.
@@ -53,9 +56,9 @@ constexpr std::int64_t unrotated_row(std::int64_t row, std::int64_t head_rows) {
   return row % 2 == 0 ? row / 2 : head_rows / 2 + row / 2;
 }
 
-/// All tensors of a model in our order, with their names: a LLaMA's, or with experts a Mixtral's.
-/// @throws InputError  if the head size is odd, or if there is a shared expert: what is published
-/// scales its result by a gate of its own.
+/// All tensors of a model in our order, with their names in huggingface_type(model).
+/// @throws InputError  if the head size is odd, if no type has such a decoder, or if there is a shared
+/// expert: what is published scales its result by a gate of its own.
 inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& model) {
   if (model.head_size() % 2 != 0) {
     throw InputError(
@@ -66,34 +69,48 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
                             ", which transformers computes in no model as it is computed here"));
   }
   static constexpr std::pair<std::string_view, std::string_view> of_layer[] = {
-      {"attention.wq", "self_attn.q_proj"}, {"attention.wk", "self_attn.k_proj"},  {"attention.wv", "self_attn.v_proj"},
-      {"attention.wo", "self_attn.o_proj"}, {"feed_forward.w1", "mlp.gate_proj"},  {"feed_forward.w2", "mlp.down_proj"},
-      {"feed_forward.w3", "mlp.up_proj"},   {"attention_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"},
+      {"attention.wq", "self_attn.q_proj"},  {"attention.wk", "self_attn.k_proj"},     {"attention.wv", "self_attn.v_proj"},
+      {"attention.wo", "self_attn.o_proj"},  {"attention.q_norm", "self_attn.q_norm"}, {"attention.k_norm", "self_attn.k_norm"},
+      {"attention_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"},
   };
+  static constexpr std::pair<std::string_view, std::string_view> of_mlp[] = {
+      {"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}};
+  const auto renamed = [](const auto& names, std::string_view part) {
+    const auto* found = std::find_if(std::begin(names), std::end(names), [&](const auto& p) { return p.first == part; });
+    TAWPIPE_ASSERT(found != std::end(names), "a tensor without a Hugging Face name");
+    return found->second;
+  };
+  const bool mixtral = huggingface_type(model) == "mixtral";
   std::vector<HuggingFaceTensor> tensors;
   for (ParameterTensor& ours : ParameterOrder{model}.tensors()) {
     HuggingFaceTensor tensor{.ours = std::move(ours), .name = {}};
-    const std::string& name = tensor.ours.name;
+    const std::string_view name = tensor.ours.name;
     if (name == "embedding.weight") {
       tensor.name = "model.embed_tokens.weight";
     } else if (name == "norm.weight") {
       tensor.name = "model.norm.weight";
     } else if (name == "output.weight") {
       tensor.name = "lm_head.weight";
-    } else {  // decoders.<layer>.<part>.weight
+    } else {  // decoders.<layer>.<part>.weight or .bias
       const std::size_t dot = name.find('.', std::string_view{"decoders."}.size());
-      const std::string layer = name.substr(9, dot - 9);
-      const std::string part = name.substr(dot + 1, name.size() - dot - 1 - std::string_view{".weight"}.size());
+      const std::size_t kind = name.rfind('.');
+      const std::string_view layer = name.substr(9, dot - 9);
+      const std::string_view part = name.substr(dot + 1, kind - dot - 1);
       constexpr std::string_view mlp = "feed_forward.";
-      if (model.is_routed() && part.starts_with(mlp)) {  // gate, experts.<e>.w1, w2, w3
-        tensor.name = concat("model.layers.", layer, ".block_sparse_moe.", part.substr(mlp.size()), ".weight");
-        tensors.push_back(std::move(tensor));
-        continue;
+      std::string theirs;
+      if (!part.starts_with(mlp)) {
+        theirs = renamed(of_layer, part);
+        const bool turned = part.starts_with("attention.") && part != "attention.wv" && part != "attention.wo";
+        if (turned) tensor.head_rows = model.head_size();
+      } else if (mixtral) {  // gate, experts.<e>.w1, w2, w3
+        theirs = concat("block_sparse_moe.", part.substr(mlp.size()));
+      } else if (part == "feed_forward.gate") {
+        theirs = "mlp.gate";
+      } else {  // w1, or experts.<e>.w1
+        const std::size_t last = part.rfind('.') + 1;
+        theirs = concat("mlp.", part.substr(mlp.size(), last - mlp.size()), renamed(of_mlp, part.substr(last)));
       }
-      const auto* found = std::find_if(std::begin(of_layer), std::end(of_layer), [&](const auto& p) { return p.first == part; });
-      TAWPIPE_ASSERT(found != std::end(of_layer), "a tensor without a Hugging Face name");
-      tensor.name = concat("model.layers.", layer, ".", found->second, ".weight");
-      if (part == "attention.wq" || part == "attention.wk") tensor.head_rows = model.head_size();
+      tensor.name = concat("model.layers.", layer, ".", theirs, name.substr(kind));
     }
     tensors.push_back(std::move(tensor));
   }
@@ -130,7 +147,7 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
   std::vector<double> numbers;
   std::vector<double> rotated;
   for (const HuggingFaceTensor& tensor : tensors) {
-    const std::int64_t width = tensor.ours.shape.back();
+    const std::int64_t width = tensor.width();
     const std::int64_t piece = tensor.head_rows > 0 ? tensor.head_rows * width : most;  // one head, or as much as fits
     for (std::int64_t at = tensor.ours.range.begin; at < tensor.ours.range.end; at += piece) {
       const std::int64_t end = std::min(at + piece, tensor.ours.range.end);
@@ -150,19 +167,16 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
   write_durably(folder + "/config.json", huggingface_config_text(stored, constants));
 }
 
-/// Published weights of a LLaMA or a Mixtral, in one file or in several with an index; any number of ranks may
+/// Published weights of a decoder, in one file or in several with an index; any number of ranks may
 /// read at once.
 class HuggingFaceWeights {
  public:
   /// @param folder  with config.json, and model.safetensors or model.safetensors.index.json
-  /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has a
-  /// different shape, there are tensors that the model lacks, such as biases, or a mixture of
-  /// experts is not a Mixtral: others weight or norm differently.
+  /// @throws InputError  if one is missing or broken, a key is not computed, a tensor of the model is
+  /// missing or has a different shape, there are tensors that the model lacks, or experts are weighted
+  /// in another way.
   explicit HuggingFaceWeights(const std::string& folder)
       : folder_{folder}, config_{read_decoder_config(folder + "/config.json")} {
-    if (config_.model.is_routed() && config_.type != "mixtral") {
-      fail(concat("are of a mixture of experts of the type ", quote(config_.type), ", which is not computed; only mixtral is"));
-    }
     tensors_ = huggingface_tensors(config_.model);
     std::map<std::string, std::size_t> file_of = open_files();
     for (const HuggingFaceTensor& tensor : tensors_) {
@@ -196,7 +210,7 @@ class HuggingFaceWeights {
       const std::int64_t begin = tensor->ours.range.begin;
       const std::int64_t end = std::min(range.end, tensor->ours.range.end);
       const SafetensorsFile& file = files_[file_index_[static_cast<std::size_t>(tensor - tensors_.begin())]];
-      const std::int64_t width = tensor->ours.shape.back();
+      const std::int64_t width = tensor->width();
       while (at < end) {  // at once, or row by row if rows are reordered
         const std::int64_t row = (at - begin) / width;
         const std::int64_t next = tensor->head_rows > 0 ? std::min(end, begin + (row + 1) * width) : end;

@@ -17,7 +17,7 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Norms are 1; matrices are normal with a standard deviation of 0.02, those that add to the
+/// Norms are 1, biases 0; matrices are normal with a standard deviation of 0.02, those that add to the
 /// residual stream (wo, w2) with 0.02 / sqrt(2 layers).
 /// Source: Radford et al. 2019, GPT-2, section 2.3; nanoGPT, model.py.
 class InitialWeights {
@@ -26,6 +26,7 @@ class InitialWeights {
     for (const ParameterTensor& tensor : tensors_) {
       const bool residual = tensor.name.ends_with("wo.weight") || tensor.name.ends_with("w2.weight");
       deviations_.push_back(!tensor.decays() ? 0 : residual ? 0.02 / std::sqrt(2.0 * model.layers) : 0.02);
+      means_.push_back(tensor.decays() || tensor.name.ends_with(".bias") ? 0 : 1);
     }
   }
 
@@ -36,7 +37,7 @@ class InitialWeights {
       const std::int64_t begin = std::max(range.begin, tensors_[t].range.begin);
       const std::int64_t end = std::min(range.end, tensors_[t].range.end);
       for (std::int64_t at = begin; at < end; ++at) {
-        const double value = deviations_[t] > 0 ? deviations_[t] * normal(static_cast<std::uint64_t>(at)) : 1.0;
+        const double value = deviations_[t] > 0 ? deviations_[t] * normal(static_cast<std::uint64_t>(at)) : means_[t];
         numbers[static_cast<std::size_t>(at - range.begin)] = static_cast<T>(value);
       }
     }
@@ -54,7 +55,8 @@ class InitialWeights {
   }
 
   std::vector<ParameterTensor> tensors_;
-  std::vector<double> deviations_;  ///< [tensor]; 0: ones
+  std::vector<double> deviations_;  ///< [tensor]; 0: all are the mean
+  std::vector<double> means_;       ///< [tensor]
   std::uint64_t seed_;
 };
 

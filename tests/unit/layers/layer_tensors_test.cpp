@@ -44,6 +44,14 @@ Transformer uneven_mixture() {
   return model;
 }
 
+/// With a vector beside every matrix, and norms of heads.
+Transformer with_vectors() {
+  Transformer model = uneven_model();
+  model.qkv_bias = model.output_bias = model.mlp_bias = true;
+  model.qk_norm = tawpipe::QkNorm::head;
+  return model;
+}
+
 /// Begin and end, in bytes, of every tensor but the norms' gradients, sorted.
 /// @param inner  14, or of a mixture 2 x 14 + 6. @param routing  0, or of a mixture 2 x 10
 std::vector<std::pair<const float*, const float*>> places(const LayerTensors<float>& x, int inner, int routing) {
@@ -70,7 +78,7 @@ std::vector<std::pair<const float*, const float*>> places(const LayerTensors<flo
 
 TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspace") {
   const Batch batch{.sequence = six_tokens, .microbatch_size = 1, .global_batch = 1};
-  for (const Transformer& model : {uneven_model(), uneven_mixture()}) {
+  for (const Transformer& model : {uneven_model(), uneven_mixture(), with_vectors()}) {
     const TokenWidths width{model};
     for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       CAPTURE(name(recompute));
@@ -85,7 +93,9 @@ TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspac
       // All of `saved` and all of the rest are taken, and nothing lies over another.
       CHECK(scratch.take(0) == others.data() + others.size());
       std::int64_t covered = 0;
-      const auto all = model.is_routed() ? places(x, 34, 20) : places(x, 14, 0);
+      auto all = model.is_routed() ? places(x, 34, 20) : places(x, 14, 0);
+      all.emplace_back(x.unnormed, x.unnormed + six_tokens * model.qk_normed_width());
+      std::ranges::sort(all);
       for (std::size_t i = 0; i < all.size(); ++i) {
         covered += all[i].second - all[i].first;
         if (i > 0) CHECK(all[i - 1].second <= all[i].first);
@@ -96,10 +106,36 @@ TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspac
   }
 }
 
+TEST_CASE("biases and norms of heads lie as the order of parameters says") {
+  const Transformer model = with_vectors();
+  std::vector<float> parameters(static_cast<std::size_t>(model.layer_parameters()));
+  const LayerMatrices<float> m{parameters.data(), model, TokenWidths{model}};
+  const tawpipe::ParameterOrder order{model};
+  const auto at = [&](const std::string& tensor) -> const float* {
+    for (const auto& t : order.tensors()) {
+      if (t.name == "decoders.0." + tensor) return parameters.data() + (t.range.begin - order.embedding().end);
+    }
+    return nullptr;
+  };
+  CHECK(m.qkv_bias == at("attention.wq.bias"));
+  CHECK(m.qkv_bias + 16 == at("attention.wk.bias"));
+  CHECK(m.qkv_bias + 24 == at("attention.wv.bias"));
+  CHECK(m.output_bias == at("attention.wo.bias"));
+  CHECK(m.gate_bias == at("feed_forward.w1.bias"));
+  CHECK(m.down_bias == at("feed_forward.w2.bias"));
+  CHECK(m.up_bias == at("feed_forward.w3.bias"));
+  CHECK(m.query_norm == at("attention.q_norm.weight"));
+  CHECK(m.key_norm == at("attention.k_norm.weight"));
+  CHECK(m.attention_norm == at("attention_norm.weight"));
+  CHECK(m.ffn_norm == at("ffn_norm.weight"));
+  CHECK(order.layers(0, 1).count() == model.layer_parameters());
+  CHECK(order.tensors().back().range.end == model.parameters());
+}
+
 TEST_CASE("matrices of a mixture lie as the order of parameters says") {
   const Transformer model = uneven_mixture();
   std::vector<float> parameters(static_cast<std::size_t>(model.layer_parameters()));
-  const LayerMatrices<float> m{parameters.data(), TokenWidths{model}};
+  const LayerMatrices<float> m{parameters.data(), model, TokenWidths{model}};
   const tawpipe::ParameterOrder order{model};
   const auto at = [&](const std::string& tensor) {
     for (const auto& t : order.tensors()) {

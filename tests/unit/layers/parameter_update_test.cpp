@@ -12,7 +12,10 @@ TEST_CASE("parts of a range are whole, in order, and decay as their tensors do")
   mixture.experts = 3;
   mixture.experts_per_token = 2;
   mixture.shared_width = 4;
-  for (const tawpipe::Transformer& model : {support::small_decoder(), support::small_decoder(false), mixture}) {
+  tawpipe::Transformer with_vectors = support::small_decoder();
+  with_vectors.qkv_bias = with_vectors.output_bias = with_vectors.mlp_bias = true;
+  with_vectors.qk_norm = tawpipe::QkNorm::head;
+  for (const tawpipe::Transformer& model : {support::small_decoder(), support::small_decoder(false), mixture, with_vectors}) {
     const tawpipe::ParameterOrder order{model};
     std::vector<bool> decays;
     for (const auto& tensor : order.tensors())

@@ -66,7 +66,7 @@ TEST_CASE("a checkpoint gives back state, model, weights and moments, by any ran
   CHECK(checkpoint.model().name == "small decoder");
   CHECK(checkpoint.model().dtype == Dtype::f32);
   CHECK(checkpoint.constants() == tawpipe::DecoderConstants{5e5, 1e-6, 64});
-  checkpoint.expect(model);
+  checkpoint.expect(model, {5e5, 1e-6, 64});
   // Whole, and in three unequal pieces as three ranks might own them
   for (const auto value : {ParameterValue::weight, ParameterValue::first_moment, ParameterValue::second_moment}) {
     for (const ParameterRange range : {ParameterRange{0, 1080}, {0, 77}, {77, 700}, {700, 1080}, {5, 6}, {9, 9}}) {
@@ -280,9 +280,15 @@ TEST_CASE("a checkpoint of another model is refused by the first size that diffe
   const Checkpoint checkpoint{write(folder / "run", 5)};
   Transformer other = small_decoder();
   other.intermediate = 16;
-  CHECK_THROWS_WITH_AS(checkpoint.expect(other), doctest::Contains("has intermediate size 12, the model has 16"), InputError);
-  CHECK_THROWS_WITH_AS(checkpoint.expect(small_decoder(false)), doctest::Contains("has tied embedding 1, the model has 0"),
+  CHECK_THROWS_WITH_AS(checkpoint.expect(other, {}), doctest::Contains("has intermediate size 12, the model has 16"), InputError);
+  CHECK_THROWS_WITH_AS(checkpoint.expect(small_decoder(false), {}), doctest::Contains("has tied embedding 1, the model has 0"),
                        InputError);
+  other = small_decoder();
+  other.window = 3;
+  CHECK_THROWS_WITH_AS(checkpoint.expect(other, {}), doctest::Contains("has window 0, the model has 3"), InputError);
+  CHECK_NOTHROW(checkpoint.expect(small_decoder(), {.positions = 5}));
+  CHECK_THROWS_WITH_AS(checkpoint.expect(small_decoder(), {.rope_theta = 5e5}),
+                       doctest::Contains("has other constants (rope_theta"), InputError);
 }
 
 TEST_CASE("a checkpoint in 16 bits is not written") {
@@ -331,9 +337,9 @@ TEST_CASE("a checkpoint keeps a mixture of experts, and tells it from others") {
   const Checkpoint checkpoint{write(folder / "run", 5, 0, model)};
   CHECK(checkpoint.model().parameters() == model.parameters());
   CHECK(read(checkpoint, ParameterValue::weight, {300, 302}) == std::vector<double>{300, 301});
-  CHECK_NOTHROW(checkpoint.expect(model));
+  CHECK_NOTHROW(checkpoint.expect(model, {}));
   model.experts_per_token = 1;
-  CHECK_THROWS_WITH_AS(checkpoint.expect(model), doctest::Contains("has experts a token 2, the model has 1"), InputError);
+  CHECK_THROWS_WITH_AS(checkpoint.expect(model, {}), doctest::Contains("has experts a token 2, the model has 1"), InputError);
 }
 
 TEST_CASE("of a run's folder the newest whole checkpoint is opened, and what is wrong with newer ones is said") {

@@ -38,6 +38,52 @@ TEST_CASE("a config.json gives back model and constants") {
   }
 }
 
+TEST_CASE("each kind of decoder is written as the type that transformers computes it by, and comes back") {
+  using tawpipe::QkNorm;
+  using Kind = tawpipe::RotaryScaling::Kind;
+  const ScratchFolder folder;
+  struct Given {
+    const char* type;
+    Transformer details;
+    int experts = 0;
+  };
+  for (const Given& given : {Given{"llama", {.qkv_bias = true, .output_bias = true, .mlp_bias = true}},
+                             Given{"mistral", {.window = 3}}, Given{"qwen2", {.qkv_bias = true}},
+                             Given{"qwen2", {.window = 3, .qkv_bias = true}}, Given{"qwen3", {.qk_norm = QkNorm::head}},
+                             Given{"qwen3", {.window = 3, .qkv_bias = true, .output_bias = true, .qk_norm = QkNorm::head}},
+                             Given{"mixtral", {.window = 3}, 4}, Given{"qwen3_moe", {.qk_norm = QkNorm::head}, 4},
+                             Given{"olmoe", {.qk_norm = QkNorm::width}, 4}}) {
+    CAPTURE(given.type);
+    Transformer model = small_decoder();
+    model.window = given.details.window;
+    model.qkv_bias = given.details.qkv_bias;
+    model.output_bias = given.details.output_bias;
+    model.mlp_bias = given.details.mlp_bias;
+    model.qk_norm = given.details.qk_norm;
+    model.experts = given.experts;
+    model.experts_per_token = given.experts / 2;
+    for (const tawpipe::RotaryScaling& scaling :
+         {tawpipe::RotaryScaling{},
+          {.kind = Kind::linear, .factor = 4},
+          {.kind = Kind::llama3, .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_positions = 64}}) {
+      const DecoderConstants constants{.rope_theta = 5e5, .norm_epsilon = 1e-4, .positions = 128, .scaling = scaling};
+      put_file(folder / "config.json", huggingface_config_text(model, constants));
+      const auto read = read_decoder_config(folder / "config.json");
+      CHECK(read.type == given.type);
+      CHECK(read.constants == constants);
+      CHECK(read.model.window == model.window);
+      CHECK(read.model.qkv_bias == model.qkv_bias);
+      CHECK(read.model.output_bias == model.output_bias);
+      CHECK(read.model.mlp_bias == model.mlp_bias);
+      CHECK(read.model.qk_norm == model.qk_norm);
+      CHECK(read.model.parameters() == model.parameters());
+    }
+  }
+  Transformer none = small_decoder();
+  none.output_bias = true;
+  CHECK_THROWS_WITH_AS(huggingface_config_text(none, {}), doctest::Contains("no model of transformers has together"), InputError);
+}
+
 TEST_CASE("a mixture of experts is written as a Mixtral, and with a shared expert so that it comes back") {
   const ScratchFolder folder;
   for (const int shared : {0, 6}) {

@@ -25,6 +25,7 @@ using support::small_decoder;
 using tawpipe::DecoderConstants;
 using tawpipe::InputError;
 using tawpipe::ParameterRange;
+using tawpipe::QkNorm;
 using tawpipe::Transformer;
 using tawpipe::training::HuggingFaceWeights;
 using tawpipe::training::NewTensor;
@@ -206,14 +207,40 @@ TEST_CASE("weights of a mixture of experts have a Mixtral's names, and come back
   CHECK(weights.model().experts == 3);
   CHECK(holds_numbered(weights, {0, model.parameters()}));
 
-  std::string text = file_bytes(folder / "m/config.json");
-  text.replace(text.find("mixtral"), 7, "olmoe");
-  text.replace(text.find("num_local_experts"), 17, "num_experts");
-  put_file(folder / "m/config.json", text);
-  CHECK_THROWS_WITH_AS(HuggingFaceWeights{folder / "m"}, doctest::Contains("norms of queries and keys are not computed"),
-                       InputError);
+  for (const auto norm : {QkNorm::head, QkNorm::width}) {  // a Qwen3 with experts, an OLMoE
+    model.qk_norm = norm;
+    write_numbered(folder / "m", model);
+    const SafetensorsFile other{folder / "m/model.safetensors"};
+    CHECK(other.tensor("model.layers.1.mlp.gate.weight").shape == std::vector<std::int64_t>{3, 8});
+    CHECK(other.read<double>("model.layers.0.mlp.experts.2.down_proj.weight").front() == 80 + 216 + 7 * 96);
+    CHECK(holds_numbered(HuggingFaceWeights{folder / "m"}, {0, model.parameters()}));
+  }
   model.shared_width = 4;
   CHECK_THROWS_WITH_AS(write_numbered(folder / "s", model), doctest::Contains("has a shared expert of width 4"), InputError);
+}
+
+TEST_CASE("biases and norms of heads are in the order of transformers' heads, and come back") {
+  const ScratchFolder folder;
+  Transformer model = small_decoder();
+  model.qkv_bias = model.output_bias = true;
+  model.qk_norm = QkNorm::head;
+  write_numbered(folder / "m", model);
+  const SafetensorsFile file{folder / "m/model.safetensors"};
+  CHECK(file.tensors().size() == 2 * (9 + 4 + 2) + 2);
+  // Layer 0 begins at 80 and has 480 numbers of matrices; then biases 8, 4, 4, 8 and norms 4, 4
+  const auto numbers = [&](const std::string& name) {
+    Vector found = file.read<double>("model.layers.0." + name);
+    for (double& number : found) number -= 80 + 480;
+    return found;
+  };
+  CHECK(numbers("self_attn.q_proj.bias") == Vector{0, 2, 1, 3, 4, 6, 5, 7});
+  CHECK(numbers("self_attn.k_proj.bias") == Vector{8, 10, 9, 11});
+  CHECK(numbers("self_attn.v_proj.bias") == Vector{12, 13, 14, 15});
+  CHECK(numbers("self_attn.o_proj.bias").front() == 16);
+  CHECK(numbers("self_attn.q_norm.weight") == Vector{24, 26, 25, 27});
+  CHECK(numbers("self_attn.k_norm.weight") == Vector{28, 30, 29, 31});
+  CHECK(numbers("input_layernorm.weight").front() == 32);
+  CHECK(holds_numbered(HuggingFaceWeights{folder / "m"}, {0, model.parameters()}));
 }
 
 TEST_CASE("weights in several files are found by their index") {
@@ -266,9 +293,12 @@ TEST_CASE("what a decoder does not compute is refused") {
     put_file(config, text.replace(at, from.size(), to));
     CHECK_THROWS_WITH_AS(HuggingFaceWeights{folder / "m"}, doctest::Contains(why), InputError);
   };
-  check_refused(R"("attention_bias": false)", R"("attention_bias": true)", "biases are not computed");
-  check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"type": "linear", "factor": 2})",
-                "scaled rotary embedding is not computed");
+  check_refused(R"("attention_bias": false)", R"("attention_bias": true)",
+                "lack the tensor 'model.layers.0.self_attn.q_proj.bias'");
+  check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"type": "yarn", "factor": 2})",
+                "the scaling yarn is not computed");
+  check_refused(R"("rope_scaling": null)", R"("partial_rotary_factor": 0.5)",
+                "partial_rotary_factor: heads that are turned in part");
   check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"factor": 2})",
                 "rope_scaling.factor: is not a key of the scaling");
   check_refused(R"("silu")", R"("gelu")", "hidden_act: gelu is not computed; silu is");

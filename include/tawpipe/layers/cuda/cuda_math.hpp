@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/cuda/check.hpp"
 #include "tawpipe/layers/cuda/decoder_layer.hpp"
 #include "tawpipe/layers/cuda/fused_attention.hpp"
@@ -22,8 +23,8 @@
 #include "tawpipe/layers/cuda/matrix_product.hpp"
 #include "tawpipe/layers/cuda/plain_attention.hpp"
 #include "tawpipe/layers/cuda/rotary_table.hpp"
-#include "tawpipe/layers/llama_options.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::layers::cuda {
@@ -41,12 +42,12 @@ class CudaMath {
   /// or memory is unavailable.
   /// @param choices  algorithms of products are tried here, and shared with all users of the same
   /// object; null: none are
-  CudaMath(const Transformer& model, const Batch& batch, const LlamaOptions& options, ProductChoices* choices = nullptr)
+  CudaMath(const Transformer& model, const Batch& batch, const DecoderConstants& constants, ProductChoices* choices = nullptr)
       : layout_{batch.sequence, batch.microbatch_size, model.heads, model.kv_heads, model.head_size()},
         products_{choices},
         table_{batch.sequence * model.head_size() * std::int64_t{sizeof(float)}},
         partial_{RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden * std::int64_t{sizeof(float)}} {
-    const std::vector<float> table = cuda::rotary_table(batch.sequence, model.head_size(), options.rope_theta);
+    const std::vector<float> table = cuda::rotary_table(batch.sequence, model.head_size(), constants.rope_theta);
     table_.fill(table.data(), table_.bytes());
     // cuDNN requires every tensor to be aligned to 16 bytes: all widths and the rows of a
     // microbatch must be multiples of eight.

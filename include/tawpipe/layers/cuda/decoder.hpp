@@ -11,13 +11,14 @@
 
 #include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/core/config.hpp"
+#include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/cuda/decoder_layer.hpp"
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
-#include "tawpipe/layers/llama_options.hpp"
 #include "tawpipe/layers/stage_memory.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
@@ -44,15 +45,15 @@ class Decoder {
 
   /// @throws InputError  as checked_dense_llama; if a 16-bit model's hidden or intermediate size is odd,
   /// or its microbatch one token.
-  Decoder(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options, Math math)
-      : model_{checked(checked_dense_llama(std::move(model), batch, options, dtype_of<T>), batch)},
+  Decoder(Transformer model, const Batch& batch, Recompute recompute, const DecoderConstants& constants, Math math)
+      : model_{checked(checked_dense_llama(std::move(model), batch, constants, dtype_of<T>), batch)},
         batch_{batch},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
         memory_{model_, batch, recompute, layer_activations(model_, batch, recompute).saved},
         sums_{attention_sums_bytes(model_, batch) / std::int64_t{sizeof(T)}},
-        layer_{model_, batch, options.norm_eps},
+        layer_{model_, batch, constants.norm_epsilon},
         math_{std::move(math)} {
     math_.reserve_attention(layer_.forward_room(), layer_.backward_room());
   }

@@ -9,10 +9,11 @@
 
 #include "tawpipe/backend/device_compute.hpp"
 #include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/cuda/cuda_math.hpp"
 #include "tawpipe/layers/cuda/decoder.hpp"
-#include "tawpipe/layers/llama_options.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::layers::cuda {
@@ -34,10 +35,10 @@ class Llama {
   /// bits in another run; null: cuBLASLt's heuristic chooses
   /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or
   /// memory is unavailable.
-  Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {},
+  Llama(Transformer model, const Batch& batch, Recompute recompute, const DecoderConstants& constants = {},
         ProductChoices* choices = nullptr)
-      : decoder_{model, batch, recompute, options,
-                 CudaMath<T, G>{checked_dense_llama(model, batch, options, dtype_of<T>), batch, options, choices}} {}
+      : decoder_{model, batch, recompute, constants,
+                 CudaMath<T, G>{checked_dense_llama(model, batch, constants, dtype_of<T>), batch, constants, choices}} {}
 
   void use_stream(cudaStream_t stream) { decoder_.math().use_stream(stream); }
   /// For float16: *scale in device memory (LossScale::scale()) multiplies gradients from now on;

@@ -12,6 +12,8 @@
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
+#include "tawpipe/model/layer_code.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::layers::host {
@@ -23,11 +25,13 @@ namespace tawpipe::inline v0::layers::host {
 template <class T>
 class DecoderLayer {
  public:
-  DecoderLayer(const Transformer& model, const Batch& batch, double rope_theta, double norm_epsilon)
+  DecoderLayer(const Transformer& model, const Batch& batch, const DecoderConstants& constants)
       : width_{model},
+        query_norm_{model.qk_norm == QkNorm::head ? model.head_size() : width_.query},
+        key_norm_{model.qk_norm == QkNorm::head ? model.head_size() : width_.key},
         tokens_{batch.tokens()},
-        epsilon_{static_cast<T>(norm_epsilon)},
-        attention_{model, batch, rope_theta},
+        epsilon_{static_cast<T>(constants.norm_epsilon)},
+        attention_{model, batch, constants},
         experts_{model, batch} {}
 
   /// Computes a layer's tensors from its input, all but its output. `with_products` false: the
@@ -37,12 +41,15 @@ class DecoderLayer {
     rms_norm(x.input, w.attention_norm, x.attention_norm, tokens_, hidden, epsilon_);
     if (with_products) {
       project(x.attention_norm, w.qkv, x.qkv, tokens_, hidden, width_.query + 2 * width_.key);
+      add_bias(x.qkv, w.qkv_bias, width_.query + 2 * width_.key);
+      if (width_.normed > 0) norm_heads(w, x);
       attention_.rotate(x.qkv);
     }
     attention_.forward(x.qkv, x.attention, scratch);
     if (with_products) {
       std::copy_n(x.input, tokens_ * hidden, x.middle);
       project(x.attention, w.output, x.middle, tokens_, width_.query, hidden, T{1});
+      add_bias(x.middle, w.output_bias, hidden);
     }
     rms_norm(x.middle, w.ffn_norm, x.ffn_norm, tokens_, hidden, epsilon_);
     if (width_.experts > 0) experts_.compute(w, x, with_products);
@@ -50,6 +57,8 @@ class DecoderLayer {
     if (with_products) {
       project(x.ffn_norm, w.gate, dense(x.gate), tokens_, hidden, width_.dense);
       project(x.ffn_norm, w.up, dense(x.up), tokens_, hidden, width_.dense);
+      add_bias(dense(x.gate), w.gate_bias, width_.dense);
+      add_bias(dense(x.up), w.up_bias, width_.dense);
     }
     swiglu(dense(x.gate), dense(x.up), dense(x.sigmoid), dense(x.product), tokens_ * width_.dense);
   }
@@ -58,6 +67,7 @@ class DecoderLayer {
   void output(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* y) const {
     std::copy_n(x.middle, tokens_ * width_.hidden, y);
     if (width_.dense > 0) project(dense(x.product), w.down, y, tokens_, width_.dense, width_.hidden, T{1});
+    add_bias(y, w.down_bias, width_.hidden);
     if (width_.experts > 0) experts_.add_output(w, x, y);
   }
 
@@ -82,6 +92,7 @@ class DecoderLayer {
 
     project_back(x.middle, w.output, scratch, tokens_, width_.query, hidden);
     attention_.backward(x.qkv, scratch, scratch + tokens_ * width_.query);
+    if (width_.normed > 0) norm_heads_backward(w, x, scratch);
     project_back(x.qkv, w.qkv, scratch, tokens_, hidden, width_.query + 2 * width_.key);
     rms_norm_backward(x.input, w.attention_norm, scratch, x.norm_gradients, tokens_, hidden, epsilon_);
     std::copy_n(gradient, numbers, x.input);
@@ -97,17 +108,61 @@ class DecoderLayer {
       add_weight_gradient(dense(x.gate), x.ffn_norm, g.gate, tokens_, hidden, width_.dense);
       add_weight_gradient(dense(x.up), x.ffn_norm, g.up, tokens_, hidden, width_.dense);
     }
+    add_bias_gradient(g.down_bias, x.input, hidden);
+    add_bias_gradient(g.gate_bias, dense(x.gate), width_.dense);
+    add_bias_gradient(g.up_bias, dense(x.up), width_.dense);
     add_to(g.ffn_norm, x.norm_gradients + hidden, hidden);
     add_weight_gradient(x.middle, x.attention, g.output, tokens_, width_.query, hidden);
     add_weight_gradient(x.qkv, x.attention_norm, g.qkv, tokens_, hidden, width_.query + 2 * width_.key);
+    add_bias_gradient(g.output_bias, x.middle, hidden);
+    add_bias_gradient(g.qkv_bias, x.qkv, width_.query + 2 * width_.key);
     add_to(g.attention_norm, x.norm_gradients, hidden);
+    if (width_.normed == 0) return;
+    add_to(g.query_norm, x.unnormed, query_norm_);
+    add_to(g.key_norm, x.unnormed + query_norm_, key_norm_);
   }
 
  private:
   /// The part of a tensor of the MLPs that the MLP of every token has.
   T* dense(T* tensor) const { return tensor + tokens_ * (width_.inner - width_.dense); }
 
+  /// A bias that the model does not have is null.
+  void add_bias(T* y, const T* bias, std::int64_t width) const {
+    if (bias != nullptr) add_to_rows(y, bias, tokens_, width);
+  }
+  void add_bias_gradient(T* bias, const T* gradient, std::int64_t width) const {
+    if (bias != nullptr) add_sum_of_rows(bias, gradient, tokens_, width);
+  }
+
+  /// Calls `visit(unnormed, qkv, numbers, norm, keys)` for the queries and the keys of each token: before
+  /// their norm and after it, how many numbers, the size of the norm, and which of the two.
+  template <class Visit>
+  void for_each_normed(const LayerTensors<T>& x, Visit&& visit) const {
+    for (std::int64_t t = 0; t < tokens_; ++t) {
+      T* const from = x.unnormed + t * width_.normed;
+      T* const to = x.qkv + t * (width_.query + 2 * width_.key);
+      visit(from, to, width_.query, query_norm_, false);
+      visit(from + width_.query, to + width_.query, width_.key, key_norm_, true);
+    }
+  }
+  void norm_heads(const LayerMatrices<const T>& w, const LayerTensors<T>& x) const {
+    for_each_normed(x, [&](T* unnormed, T* qkv, std::int64_t numbers, std::int64_t norm, bool keys) {
+      std::copy_n(qkv, numbers, unnormed);
+      rms_norm(unnormed, keys ? w.key_norm : w.query_norm, qkv, numbers / norm, norm, epsilon_);
+    });
+  }
+  void norm_heads_backward(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* scratch) const {
+    std::fill_n(scratch, query_norm_ + key_norm_, T{0});
+    for_each_normed(x, [&](const T* unnormed, T* qkv, std::int64_t numbers, std::int64_t norm, bool keys) {
+      add_rms_norm_backward(unnormed, keys ? w.key_norm : w.query_norm, qkv, scratch + (keys ? query_norm_ : 0), numbers / norm,
+                            norm, epsilon_);
+    });
+    std::copy_n(scratch, query_norm_ + key_norm_, x.unnormed);
+  }
+
   TokenWidths width_;
+  std::int64_t query_norm_;  // the sizes of these norms, where there are any
+  std::int64_t key_norm_;
   std::int64_t tokens_;
   T epsilon_;
   Attention<T> attention_;

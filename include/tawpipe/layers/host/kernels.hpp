@@ -90,11 +90,10 @@ void rms_norm(const T* x, const T* gain, T* y, std::int64_t tokens, std::int64_t
 }
 
 /// `gradient` [tokens, hidden] of the norm's output becomes that of its input x; the gradient of
-/// the weights is written to `gain_gradient` [hidden].
+/// the weights is added to `gain_gradient` [hidden].
 template <class T>
-void rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient, std::int64_t tokens, std::int64_t hidden,
-                       T epsilon) {
-  for (std::int64_t j = 0; j < hidden; ++j) gain_gradient[j] = 0;
+void add_rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient, std::int64_t tokens, std::int64_t hidden,
+                           T epsilon) {
   for (std::int64_t t = 0; t < tokens; ++t, x += hidden, gradient += hidden) {
     const T* __restrict from = x;
     T* __restrict d = gradient;
@@ -107,6 +106,14 @@ void rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient,
       d[j] = gain[j] * d[j] * scale - from[j] * back;
     }
   }
+}
+
+/// The same, and the gradient of the weights is written.
+template <class T>
+void rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient, std::int64_t tokens, std::int64_t hidden,
+                       T epsilon) {
+  std::fill_n(gain_gradient, hidden, T{0});
+  add_rms_norm_backward(x, gain, gradient, gain_gradient, tokens, hidden, epsilon);
 }
 
 /// `sigmoid` of gate and `product` = silu(gate) up, all [n]. Source: Shazeer 2020,
@@ -135,6 +142,18 @@ void swiglu_backward(T* __restrict gate, T* __restrict up, const T* __restrict s
 template <class T>
 void add_to(T* __restrict to, const T* __restrict from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+/// Each row of to [rows, n] += row [n].
+template <class T>
+void add_to_rows(T* __restrict to, const T* __restrict row, std::int64_t rows, std::int64_t n) {
+  for (std::int64_t i = 0; i < rows; ++i, to += n) add_to(to, row, n);
+}
+
+/// to [n] += the sum of the rows of from [rows, n].
+template <class T>
+void add_sum_of_rows(T* __restrict to, const T* __restrict from, std::int64_t rows, std::int64_t n) {
+  for (std::int64_t i = 0; i < rows; ++i, from += n) add_to(to, from, n);
 }
 
 /// to += factor from, [n].

@@ -14,14 +14,15 @@
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/decoder_layer.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
-#include "tawpipe/layers/llama_options.hpp"
 #include "tawpipe/layers/stage_memory.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
@@ -54,15 +55,15 @@ class Llama {
   /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's;
   /// if the head size is odd; if a microbatch is so small, or the hidden size so large,
   /// or so small relative to the others, that activation.hpp's sizes are too small.
-  Llama(Transformer model, Batch batch, Recompute recompute, LlamaOptions options = {})
-      : model_{checked_llama(std::move(model), batch, options, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
+  Llama(Transformer model, Batch batch, Recompute recompute, const DecoderConstants& constants = {})
+      : model_{checked_llama(std::move(model), batch, constants, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
         batch_{batch},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
         memory_{model_, batch, recompute, tokens_ * width_.kept(recompute) * std::int64_t{sizeof(T)}},
-        epsilon_{static_cast<T>(options.norm_eps)},
-        layer_{model_, batch, options.rope_theta, options.norm_eps},
+        epsilon_{static_cast<T>(constants.norm_epsilon)},
+        layer_{model_, batch, constants},
         norm_gradient_(static_cast<std::size_t>(model_.hidden)) {
     use_one_thread_for_products();
   }

@@ -78,7 +78,10 @@ inline constexpr ConfigKey config_keys[] = {
     {"moe_intermediate_size", KeyRole::sizes, config_types::moe_width, {}, {}, read_size<&Transformer::intermediate>, true},
     {"vocab_size", KeyRole::sizes, {}, {}, {}, read_size<&Transformer::vocab>, true},
     {"num_local_experts", KeyRole::sizes, "mixtral minimax_m2", {}, {}, read_positive<&Transformer::experts>, true},
-    {"num_experts", KeyRole::sizes, "qwen2_moe qwen3_moe olmoe", {}, {}, read_positive<&Transformer::experts>, true},
+    {"num_experts", KeyRole::sizes, "qwen2_moe olmoe", {}, {}, read_positive<&Transformer::experts>, true},
+    // its name in published files, and as transformers 5 writes it
+    {"num_experts", KeyRole::sizes, "qwen3_moe", {}, {}, read_experts},
+    {"num_local_experts", KeyRole::sizes, "qwen3_moe", {}, {}, read_experts},
     {"n_routed_experts", KeyRole::sizes, config_types::first_dense, {}, {}, read_positive<&Transformer::experts>, true},
     {"num_experts_per_tok", KeyRole::sizes, config_types::experts, {}, {}, read_positive<&Transformer::experts_per_token>, true},
     {"shared_expert_intermediate_size", KeyRole::sizes, "qwen2_moe", {}, {}, read_size<&Transformer::shared_width>, true},

@@ -60,6 +60,15 @@ void keep(ConfigReading& reading, JsonValue value) {
   reading.*member = value;
 }
 
+/// A number of experts that has two names.
+inline void read_experts(ConfigReading& reading, JsonValue value) {
+  const int experts = value.whole<int>(1);
+  int& known = reading.model().experts;
+  if (known != 0 && known != experts)
+    value.fail(concat("is ", known, " by its other name; give one of num_experts, num_local_experts"));
+  known = experts;
+}
+
 inline void read_stored_dtype(ConfigReading& reading, std::string_view key, JsonValue value) {
   const Dtype stored = value.parsed(parse_dtype);
   if (stored == Dtype::f8) value.fail("8-bit floats are not modelled: a device's peak is of 16-bit ones; give bfloat16");

@@ -170,7 +170,7 @@ void check_attention(const cuda::HeadLayout& layout) {
                                    .dtype = tawpipe::Dtype::f32,
                                    .head_dim = static_cast<int>(layout.size)};
   const tawpipe::Batch batch{.sequence = layout.sequence, .microbatch_size = layout.sequences, .global_batch = layout.sequences};
-  const host::Attention<float> attention{model, batch, 100};
+  const host::Attention<float> attention{model, batch, {.rope_theta = 100}};
   const std::int64_t tokens = layout.tokens();
   const std::int64_t query = layout.query_width();
   const auto given = numbers<T>(tokens * layout.width(), 1);

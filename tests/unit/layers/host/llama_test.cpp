@@ -27,9 +27,12 @@ using llama_run::Piece;
 using llama_run::Runner;
 using llama_run::whole;
 using tawpipe::Batch;
+using tawpipe::DecoderConstants;
 using tawpipe::Dtype;
 using tawpipe::InputError;
+using tawpipe::QkNorm;
 using tawpipe::Recompute;
+using tawpipe::RotaryScaling;
 using tawpipe::Transformer;
 using tawpipe::layers::host::Llama;
 
@@ -81,6 +84,25 @@ Transformer chunked(Transformer model, int entries) {
   model.loss_chunk = entries;
   return model;
 }
+/// With a vector beside every matrix, norms of queries and keys, and a window that blocks of rows begin
+/// within.
+Transformer with_details(Transformer model, QkNorm norm = QkNorm::head) {
+  model.qkv_bias = model.output_bias = model.mlp_bias = true;
+  model.qk_norm = norm;
+  model.window = 3;
+  return model;
+}
+/// Every constant at another value than its default, and frequencies of all three kinds: in heads of 6
+/// 9 positions are 1.4, 0.31 and 0.07 turns.
+DecoderConstants other_constants() {
+  return {.rope_theta = 100,
+          .norm_epsilon = 1e-3,
+          .scaling = {.kind = RotaryScaling::Kind::llama3,
+                      .factor = 4,
+                      .low_freq_factor = 0.1,
+                      .high_freq_factor = 1.3,
+                      .original_positions = 9}};
+}
 Batch two_of_nine() { return {.sequence = 9, .microbatch_size = 2, .global_batch = 2}; }
 Batch one_of_nine() { return {.sequence = 9, .microbatch_size = 1, .global_batch = 1}; }
 
@@ -93,6 +115,7 @@ TEST_CASE("every cut, split, recomputation and use of memory gives the same bits
     CAPTURE(model.tied);
     llama_run::check_same_bits(model, two_of_nine());
   }
+  llama_run::check_same_bits(with_details(grouped()), two_of_nine(), other_constants());
 }
 
 TEST_CASE("gradients are derivatives of the loss, also with attention in several blocks") {
@@ -104,6 +127,30 @@ TEST_CASE("gradients are derivatives of the loss, also with attention in several
        {Given{grouped(), two_of_nine()}, Given{in_blocks(), one_of_nine()}, Given{smallest(), one_of_nine()}}) {
     CAPTURE(given.model.name);
     check_derivatives(given.model, given.batch);
+    for (const QkNorm norm : {QkNorm::head, QkNorm::width})
+      check_derivatives(with_details(given.model, norm), given.batch, other_constants());
+  }
+}
+
+TEST_CASE("a window hides earlier tokens, and one of the whole sequence hides none") {
+  Transformer model = in_blocks();
+  model.layers = 1;
+  const auto outputs = [&](int window, std::int32_t first) {
+    model.window = window;
+    Runner<double> runner{model, one_of_nine(), {{1, true, false}, {0, false, true}}};
+    fill(runner, model);
+    auto tokens = ids(model, one_of_nine(), 1);
+    tokens[0] = first;
+    return runner.run(tokens, ids(model, one_of_nine(), 2), false).boundaries.front();
+  };
+  CHECK(outputs(9, 0) == outputs(0, 0));
+  for (const int window : {1, 2, 4, 8}) {
+    const auto one = outputs(window, 0);
+    const auto other = outputs(window, 1);
+    for (std::int64_t token = 0; token < 9; ++token) {  // the first token is seen by itself and the window - 1 after it
+      const bool same = std::equal(one.begin() + token * 8, one.begin() + (token + 1) * 8, other.begin() + token * 8);
+      CHECK(same == (token >= window));
+    }
   }
 }
 
@@ -195,7 +242,7 @@ TEST_CASE("a token or target outside the vocabulary is named with its position")
 }
 
 TEST_CASE("models that it cannot compute are refused in one sentence") {
-  const auto refusal = [](const Transformer& model, const Batch& batch, tawpipe::layers::LlamaOptions options = {}) {
+  const auto refusal = [](const Transformer& model, const Batch& batch, tawpipe::DecoderConstants options = {}) {
     try {
       Llama<double>{model, batch, Recompute::none, options};
     } catch (const InputError& error) {
@@ -226,7 +273,15 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
   CHECK(refusal(model, two_of_nine()) ==
         "model 'grouped': a hidden size of 100 is too large for an intermediate size of 28; three times the latter, or the "
         "width of query, key, value and output together, must reach it");
-  CHECK(refusal(grouped(), two_of_nine(), {.norm_eps = 0}) == "model 'grouped': rope_theta and norm_eps must be greater than 0");
+  const auto scaled = [&](const RotaryScaling& scaling) { return refusal(grouped(), two_of_nine(), {.scaling = scaling}); };
+  CHECK(scaled({.kind = RotaryScaling::Kind::linear, .factor = 0}) ==
+        "model 'grouped': rotary frequencies cannot be divided by 0");
+  CHECK(scaled({.kind = RotaryScaling::Kind::other}) ==
+        "model 'grouped': rotary embedding can be scaled linearly and as Llama 3's, not otherwise");
+  CHECK(scaled({.kind = RotaryScaling::Kind::llama3, .low_freq_factor = 4, .high_freq_factor = 4, .original_positions = 9}) ==
+        "model 'grouped': rotary scaling llama3 needs original positions, and a low_freq_factor below the high one, not 4 and 4");
+  CHECK(refusal(grouped(), two_of_nine(), {.norm_epsilon = 0}) ==
+        "model 'grouped': rope_theta and norm_eps must be greater than 0");
 }
 
 }  // namespace llama_test

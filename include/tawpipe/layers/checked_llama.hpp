@@ -1,39 +1,31 @@
-// Constants of a LLaMA decoder in addition to the model's sizes, and checks whether a model can be
-// computed.
+// Whether a model can be computed by the layers here.
 // Not: the computation (layers/host/llama.hpp, layers/cuda/llama.hpp).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/check_constants.hpp"
 #include "tawpipe/layers/expert_routing.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/layer_code.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::layers {
-
-/// Constants that are not among a model's sizes.
-struct LlamaOptions {
-  double rope_theta = 1e4;  ///< base of the rotary frequencies
-  double norm_eps = 1e-5;   ///< added to the mean square inside RMSNorm's root
-};
-
-/// @throws InputError  `why`, with the model's name.
-[[noreturn]] inline void refuse_model(const Transformer& model, const std::string& why) {
-  throw InputError(concat("model ", quote(model.name.empty() ? "(unnamed)" : model.name), ": ", why));
-}
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
 /// model/activation.hpp.
 /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if its
 /// MLP has no gate or is fused; if the head size is odd; if a microbatch is so small, or the hidden
 /// size so large or so small relative to the others, that activation.hpp's sizes are too small.
-inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
+inline Transformer checked_llama(Transformer model, const Batch& batch, const DecoderConstants& constants, Dtype mine) {
   model.check();
   batch.check();
   if (model.dtype != mine) {
@@ -43,19 +35,13 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
     refuse_model(model, concat(model.is_latent() ? "latent attention" : "first layers without experts",
                                " can be simulated, but not computed by this code"));
   }
-  if (model.window > 0) refuse_model(model, "attention within a window can be simulated, but not computed by this code");
-  if (model.bias_parameters() > 0 || model.qk_norm_parameters() > 0 || model.shared_gate) {
-    refuse_model(model,
-                 "biases, norms of queries and keys and gates of shared experts can be simulated, but not computed by "
-                 "this code");
-  }
   if (!model.gated) refuse_model(model, "this code computes SwiGLU; a model without its gate can be simulated, but not computed");
   if (model.fused_swiglu) refuse_model(model, "this code keeps silu's part of SwiGLU; fused_swiglu must be false");
   if (model.head_size() % 2 != 0) {
     refuse_model(model,
                  concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
   }
-  if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse_model(model, "rope_theta and norm_eps must be greater than 0");
+  check_constants(model, constants);
   // The gradients of both norms overlap a tensor [tokens, W]; those of 16-bit models are
   // float32.
   const std::int64_t times = 2 * std::max<std::int64_t>(1, 4 / size_bytes(mine));
@@ -79,12 +65,18 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
   return model;
 }
 
-/// The same for code without experts.
-/// @throws InputError  as checked_llama(), or if the model has experts.
-inline Transformer checked_dense_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
+/// The same for code without experts, biases, norms of queries and keys, windows and scaled rotary
+/// embedding.
+/// @throws InputError  as checked_llama(), or if the model has one of these.
+inline Transformer checked_dense_llama(Transformer model, const Batch& batch, const DecoderConstants& constants, Dtype mine) {
   model.check();
-  if (model.is_routed()) refuse_model(model, "a mixture of experts can be simulated, but not computed by this code");
-  return checked_llama(std::move(model), batch, options, mine);
+  const auto refuse = [&](std::string_view what) { refuse_model(model, concat(what, " not computed by this code")); };
+  if (model.is_routed()) refuse("a mixture of experts can be simulated, but");
+  if (model.bias_parameters() > 0) refuse("biases are");
+  if (model.qk_norm != QkNorm::none) refuse("norms of queries and keys are");
+  if (model.window > 0 && model.window < batch.sequence) refuse("attention within a window shorter than the sequence is");
+  if (constants.scaling.kind != RotaryScaling::Kind::none) refuse("scaled rotary embedding is");
+  return checked_llama(std::move(model), batch, constants, mine);
 }
 
 }  // namespace tawpipe::layers
