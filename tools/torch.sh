@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with PyTorch from PyPI, which the tests of label `torch` and examples/torch use.
+# Makes a virtual environment with PyTorch and transformers from PyPI, which the tests of label `torch` and examples/torch use.
 # Not: anything that the library needs.
 #
 # tools/torch.sh [VERSION]: default the newest. TAWPIPE_TORCH says where (default ${XDG_CACHE_HOME:-~/.cache}/tawpipe/torch).
@@ -19,7 +19,7 @@ if [[ ! -x $folder/bin/python ]]; then
     exit 2
   }
 fi
-"$folder/bin/pip" install --quiet --disable-pip-version-check "$wanted" numpy
+"$folder/bin/pip" install --quiet --disable-pip-version-check "$wanted" numpy transformers
 "$folder/bin/python" - <<'PYTHON'
 import sys, torch
 if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 10):
