@@ -115,17 +115,17 @@ std::optional<double> time_of(const Problem& problem) {
   }
 }
 
-}  // namespace
-
-/// As much faster as machines become that may be slower under a schedule. Flows share links fairly and
-/// devices keep their order, so that what arrives earlier may take bandwidth from what is waited for
-/// (Graham 1969, Bounds on multiprocessing timing anomalies); most in rings of weights, whose messages
-/// run far ahead. And NCCL chooses by its own table, which is not the time that it takes.
+/// The part by which an iteration may get slower on a faster machine. Flows share links fairly and
+/// devices keep their order, so that what starts earlier may take bandwidth from what is waited for
+/// (Graham 1969, Bounds on Multiprocessing Timing Anomalies); most in rings of weights, whose
+/// messages run far ahead. And NCCL chooses by its own table, not by the time that a collective takes.
 double anomaly(const Problem& problem) {
   const bool shares = problem.cluster.ranks() > 1;
   const ScheduleFamily family = shipped().info(problem.schedules[0].schedule).family;
   return !shares ? 0 : family == ScheduleFamily::weight_pipeline ? 0.2 : 0.01;
 }
+
+}  // namespace
 
 TEST_CASE("on a faster machine nothing is slower, but for rare anomalies of shared links") {
   int anomalies = 0;
