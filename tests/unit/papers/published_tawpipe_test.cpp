@@ -4,9 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "schedules.hpp"
+#include "tawpipe/model/models.hpp"
 
 namespace published = tawpipe::published;
 
@@ -19,11 +22,20 @@ TEST_CASE("every published cell has a variant, an efficiency and a figure or a v
   }
 }
 
-TEST_CASE("the microbatch is told where memory is published") {
+TEST_CASE("the microbatch is told where memory is published, otherwise a power of two up to its tokens") {
+  using Sizes = std::vector<std::int64_t>;
   for (const auto& cell : published::tawpipe_cells()) {
     CAPTURE(cell.schedule);
-    CHECK((published::tawpipe_microbatch(cell.schedule, cell.hidden) > 0) == (cell.hidden == 4096 && !cell.out_of_memory));
+    const auto model = tawpipe::models::llama_family(published::tawpipe_layers, cell.hidden);
+    const auto sizes = published::tawpipe_microbatches(published::tawpipe_variant(cell.schedule), model, 16384, 1536, 24);
+    CHECK(sizes == (cell.hidden == 4096 && !cell.out_of_memory ? Sizes{4} : Sizes{1, 2, 4}));
   }
+  const auto other = tawpipe::models::llama_family(24, 4096);
+  const published::TawpipeVariant& fsdp = published::tawpipe_variant("fsdp");
+  CHECK(published::tawpipe_microbatches(fsdp, other, 16384, 1536, 24) == Sizes{1, 2, 4});
+  CHECK(published::tawpipe_microbatches(fsdp, other, 4096, 96, 24) == Sizes{1, 2, 4});
+  CHECK(published::tawpipe_microbatches(fsdp, other, 1 << 20, 48, 24) == Sizes{1});
+  CHECK(published::tawpipe_microbatches(fsdp, other, 4096, 100, 24).empty());
 }
 
 TEST_CASE("the published gains follow from the published throughputs") {
