@@ -30,7 +30,7 @@ std::vector<double> random(std::int64_t count, std::uint64_t seed) {
 TEST_CASE("causal grouped attention over sequences longer than a block") {
   // 2 sequences of 150: blocks of min(64, 16 x 2 / 2 = 16) = 16 rows, the last of 6.
   const Batch batch{.sequence = 150, .microbatch_size = 2, .global_batch = 2};
-  const Attention<double> attention{model(), batch, 1e4};
+  const Attention<double> attention{model(), batch, {.rope_theta = 1e4}};
   constexpr std::size_t width = 16 + 2 * 8;
   const auto qkv = random(300 * width, 1);
   std::vector<double> output(300 * 16);
@@ -62,7 +62,7 @@ TEST_CASE("causal grouped attention over sequences longer than a block") {
 
 TEST_CASE("rotation turns neighbouring pairs of queries and keys by position times frequency, and leaves values") {
   const Batch batch{.sequence = 3, .microbatch_size = 1, .global_batch = 1};
-  const Attention<double> attention{model(), batch, 100};
+  const Attention<double> attention{model(), batch, {.rope_theta = 100}};
   std::vector<double> qkv(3 * 32, 0.0);
   for (std::size_t column = 0; column < 32; column += 2) qkv[2 * 32 + column] = 1;  // position 2: pairs (1, 0)
   attention.rotate(qkv.data());

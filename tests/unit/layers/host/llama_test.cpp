@@ -275,13 +275,13 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
         "width of query, key, value and output together, must reach it");
   const auto scaled = [&](const RotaryScaling& scaling) { return refusal(grouped(), two_of_nine(), {.scaling = scaling}); };
   CHECK(scaled({.kind = RotaryScaling::Kind::linear, .factor = 0}) ==
-        "model 'grouped': rotary frequencies cannot be divided by 0");
+        "model 'grouped': rope_parameters: factor must be greater than 0");
   CHECK(scaled({.kind = RotaryScaling::Kind::other}) ==
-        "model 'grouped': rotary embedding can be scaled linearly and as Llama 3's, not otherwise");
+        "model 'grouped': rope_parameters: scalings other than linear and llama3 are not computed");
   CHECK(scaled({.kind = RotaryScaling::Kind::llama3, .low_freq_factor = 4, .high_freq_factor = 4, .original_positions = 9}) ==
-        "model 'grouped': rotary scaling llama3 needs original positions, and a low_freq_factor below the high one, not 4 and 4");
+        "model 'grouped': rope_parameters: llama3 needs original positions, and low_freq_factor below high_freq_factor");
   CHECK(refusal(grouped(), two_of_nine(), {.norm_epsilon = 0}) ==
-        "model 'grouped': rope_theta and norm_eps must be greater than 0");
+        "model 'grouped': rope_theta and rms_norm_eps must be greater than 0");
 }
 
 }  // namespace llama_test

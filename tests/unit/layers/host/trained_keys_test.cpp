@@ -116,7 +116,7 @@ const std::map<std::string, std::vector<json>> other_values = {
 };
 
 /// Keys one of whose other values says again what a type does without it.
-const std::vector<std::string> repeat = {"layer_types", "qkv_bias", "use_qk_norm", "use_sliding_window"};
+const std::vector<std::string> repeat = {"layer_types", "num_experts_per_tok", "qkv_bias", "use_qk_norm", "use_sliding_window"};
 
 /// Keys that say something of predictions, or are kept for others, and change no number of training: the
 /// command says the number format.
