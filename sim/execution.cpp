@@ -45,7 +45,7 @@ void check_host_memory(const ExecutionModel& model, Dtype dtype, double share) {
   const double memory = machine_memory();
   const double needed = 4.0 * static_cast<double>(size_bytes(dtype)) * static_cast<double>(model.model.parameters()) * share;
   if (memory <= 0 || needed <= memory) return;
-  const auto shown = [](double bytes) { return format_memory(Bytes{static_cast<std::int64_t>(bytes)}); };
+  const auto shown = [](double bytes) { return format_memory(bytes); };
   throw InputError(concat("training ", model.model.name, " in ", name(dtype), " takes ", shown(needed),
                           " of this host for weights, gradients and moments, and it has ", shown(memory),
                           "; choose a smaller model, more hosts, or --backend cuda"));

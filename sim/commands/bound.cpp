@@ -65,9 +65,9 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
 
 std::string bound_text(const Problem& problem, const TrainingBound& bound, const TableStyle& style) {
   std::string text = describe_question(problem) + "\n";
-  text += fmt::format("bound    {} an iteration, {} tokens/s/device: no schedule of any kind is faster; limited by {}\n\n",
-                      format_duration(seconds(bound.seconds), 4),
-                      format_count(static_cast<std::int64_t>(speed_of(problem, bound.seconds) + 0.5)), bound.limit());
+  text +=
+      fmt::format("bound    {} an iteration, {} tokens/s/device: no schedule of any kind is faster; limited by {}\n\n",
+                  format_duration(seconds(bound.seconds), 4), format_rounded(speed_of(problem, bound.seconds)), bound.limit());
   Table devices{{{"device"},
                  {"number", Align::right},
                  {"products", Align::right},
@@ -83,8 +83,7 @@ std::string bound_text(const Problem& problem, const TrainingBound& bound, const
   text += devices.str(style);
   text += fmt::format("work     {} of products, {} of attention, {} of memory traffic, {} of updates: {} on all devices\n\n",
                       format_flops(Flops{bound.work.products}), format_flops(Flops{bound.work.attention}),
-                      format_traffic(Bytes{static_cast<std::int64_t>(bound.work.traffic)}),
-                      format_traffic(Bytes{static_cast<std::int64_t>(bound.work.update)}),
+                      format_traffic(bound.work.traffic), format_traffic(bound.work.update),
                       format_duration(seconds(bound.compute_s), 4));
   if (bound.cuts.empty()) return text;
   Table cuts{{{"cut"},
@@ -93,9 +92,8 @@ std::string bound_text(const Problem& problem, const TrainingBound& bound, const
               {"or activations", Align::right},
               {"least time", Align::right}}};
   for (const BoundCut& cut : bound.cuts) {
-    cuts.row({cut.side, format_bandwidth(BytesPerSecond{cut.bytes_per_s}),
-              format_traffic(Bytes{static_cast<std::int64_t>(cut.parameters)}),
-              format_traffic(Bytes{static_cast<std::int64_t>(cut.activations)}), format_duration(seconds(cut.seconds), 4)});
+    cuts.row({cut.side, format_bandwidth(BytesPerSecond{cut.bytes_per_s}), format_traffic(cut.parameters),
+              format_traffic(cut.activations), format_duration(seconds(cut.seconds), 4)});
   }
   return text + cuts.str(style);
 }
@@ -128,8 +126,7 @@ BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style) {
   BoundAnswer answer{bound_json(problem, bound), bound_text(problem, bound, style), {}};
   if (bound.can_hold) return answer;
   answer.complaint = fmt::format("the model's states alone take {} and all devices together have {}; try more devices",
-                                 format_memory(Bytes{static_cast<std::int64_t>(bound.states)}),
-                                 format_memory(Bytes{static_cast<std::int64_t>(bound.usable)}));
+                                 format_memory(bound.states), format_memory(bound.usable));
   return answer;
 }
 

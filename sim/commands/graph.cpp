@@ -111,7 +111,7 @@ int run_graph_simulate(const GraphRequest& request) {
   std::string out;
   const auto line = [&](std::string_view label, const std::string& text) { out += fmt::format("{:<22}{}\n", label, text); };
   const auto count = [](std::size_t number) { return format_count(static_cast<std::int64_t>(number)); };
-  const auto bytes = [](double number) { return format_traffic(Bytes{static_cast<std::int64_t>(std::min(number, 9e18))}); };
+  const auto bytes = [](double number) { return format_traffic(number); };
   line("graph", fmt::format("{} tasks, {} dependencies", count(graph.tasks()), count(graph.edges())));
   line("platform", fmt::format("{} nodes of {} devices", platform.nodes, platform.devices_per_node));
   line("makespan",

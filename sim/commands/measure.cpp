@@ -41,7 +41,7 @@ const KnownDevice& device_called(const MeasuredDevice& measured) {
 }
 
 std::string shape(const Kernel& kernel) {
-  if (kernel.kind == Kernel::Kind::traffic) return format_memory(Bytes{static_cast<std::int64_t>(kernel.bytes)});
+  if (kernel.kind == Kernel::Kind::traffic) return format_memory(kernel.bytes);
   if (kernel.kind == Kernel::Kind::product) return concat(kernel.m, " x ", kernel.n, " x ", kernel.k);
   return concat(kernel.batch, " heads of ", kernel.k, ", ", kernel.m, " tokens");
 }

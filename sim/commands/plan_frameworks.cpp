@@ -277,8 +277,8 @@ std::string today_text(const Today& today, const Planned& planned) {
       fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
                   one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule, layout_text(today.plan),
                   today.plan.layout.microbatch_size, recompute_text(today.request, today.plan), format_duration(summary.makespan),
-                  format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
-                  format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
+                  format_rounded(summary.tokens_per_device_per_second), format_memory(summary.fullest()),
+                  summary.fits() ? "" : ", which does not fit");
   if (!planned.result.plans.empty()) {
     const double lost = 1 - planned.best().makespan / summary.makespan;
     text +=
@@ -339,8 +339,7 @@ std::string emitted_text(const Emitted& emitted, const Planned& best) {
   const auto told = [&](const Plan& one, const PlanRequest& request) {
     return fmt::format("{} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory", one.choice.schedule,
                        layout_text(one), one.layout.microbatch_size, recompute_text(request, one),
-                       format_duration(one.summary.makespan),
-                       format_count(static_cast<std::int64_t>(one.summary.tokens_per_device_per_second + 0.5)),
+                       format_duration(one.summary.makespan), format_rounded(one.summary.tokens_per_device_per_second),
                        format_memory(one.summary.fullest()));
   };
   const Problem& problem = runs.request.problem;

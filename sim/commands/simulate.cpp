@@ -84,9 +84,8 @@ std::string summary_text(const Summary& summary, bool composed, bool chosen, boo
   line("makespan", fmt::format("{}  ({} tasks)", format_duration(summary.makespan), format_count(summary.tasks)));
   if (!summary.model.empty()) {
     line("throughput", fmt::format("{} tokens/s and {:.1f} TFLOP/s a device, MFU {}; {} tokens a day",
-                                   format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
-                                   summary.flops_per_device.value() / 1e12, format_percent(summary.mfu),
-                                   format_tokens(summary.tokens_per_day())));
+                                   format_rounded(summary.tokens_per_device_per_second), summary.flops_per_device.value() / 1e12,
+                                   format_percent(summary.mfu), format_tokens(summary.tokens_per_day())));
   }
   line("bubble", fmt::format("{} of the devices' time ({} within the largest span)", format_percent(summary.bubble.ratio),
                              format_percent(summary.bubble.span_rate())));

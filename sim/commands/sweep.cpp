@@ -100,11 +100,11 @@ class Sweep {
         cells.push_back("impossible");
       } else {
         cells.push_back(!row.fits    ? std::string{"out of memory"}
-                        : with_model ? format_count(static_cast<std::int64_t>(row.tokens + 0.5))
+                        : with_model ? format_rounded(row.tokens)
                                      : format_duration(seconds(row.makespan_s)));
         cells.push_back(format_percent(row.bubble));
         cells.push_back(format_percent(row.makespan_s > 0 ? row.exposed_s / row.makespan_s : 0));
-        cells.push_back(format_memory(Bytes{static_cast<std::int64_t>(row.memory)}));
+        cells.push_back(format_memory(row.memory));
         cells.push_back(std::to_string(row.microbatch));
       }
       table.row(std::move(cells), row.fits && row.refused.empty() ? Emphasis::none : Emphasis::dim);

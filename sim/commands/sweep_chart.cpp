@@ -62,7 +62,7 @@ Drawing sweep_chart(const std::vector<SweepAxis>& axes, const nlohmann::ordered_
   chart.y.name = tokens ? "tokens/s a device" : "time of an iteration";
   chart.y.from_zero = true;
   if (tokens) {
-    chart.y.tell = [](double value) { return format_count(static_cast<std::int64_t>(value + 0.5)); };
+    chart.y.tell = [](double value) { return format_rounded(value); };
   } else {
     chart.y.tell = [](double value) { return format_duration(seconds(value)); };
   }

@@ -37,7 +37,7 @@ Drawing reproduce_chart(const nlohmann::ordered_json& answer) {
     }
   }
   std::string (*tell)(double) = [](double value) { return format_duration(seconds(value), 2); };
-  if (cells) tell = [](double value) { return format_count(static_cast<std::int64_t>(value + 0.5)); };
+  if (cells) tell = [](double value) { return format_rounded(value); };
   const std::string what = cells ? "tokens/s a device" : "time of a step";
   chart.x = {.name = concat("measured ", what), .tell = tell, .logarithmic = true, .names = {}};
   chart.y = {.name = concat("predicted ", what), .tell = tell, .logarithmic = true, .names = {}};

@@ -75,9 +75,7 @@ double nccl_share(const Summary& summary) {
 
 std::string signed_percent(double fraction) { return fmt::format("{:+.1f} %", 100 * fraction); }
 
-std::string rounded(double value) {
-  return value >= 2000 ? format_count(static_cast<std::int64_t>(value + 0.5)) : fmt::format("{:.0f}", value);
-}
+std::string rounded(double value) { return value >= 2000 ? format_rounded(value) : fmt::format("{:.0f}", value); }
 
 /// Published and predicted, side by side.
 class Reproduction {

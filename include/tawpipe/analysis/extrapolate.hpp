@@ -23,8 +23,8 @@ class Extrapolation {
 
   double operator()(double a, double b) const { return a + (b - a) * at_; }
   std::int64_t operator()(std::int64_t a, std::int64_t b) const {
-    constexpr double most = 9.2e18;
-    return static_cast<std::int64_t>(std::clamp(std::round((*this)(static_cast<double>(a), static_cast<double>(b))), 0.0, most));
+    const double value = std::max(0.0, std::round((*this)(static_cast<double>(a), static_cast<double>(b))));
+    return value < 9.2e18 ? static_cast<std::int64_t>(value) : beyond_64_bits(a);
   }
   Duration operator()(Duration a, Duration b) const { return Duration{(*this)(a.value(), b.value())}; }
   Bytes operator()(Bytes a, Bytes b) const { return Bytes{(*this)(a.value(), b.value())}; }

@@ -56,7 +56,6 @@ TAWPIPE_INLINE std::vector<std::vector<double>> node_traffic_over_time(const Sch
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
-#include <limits>
 #include <map>
 #include <tuple>
 
@@ -70,6 +69,10 @@ namespace detail {
 constexpr Payload counterpart(Payload payload) {
   if (payload == Payload::activations) return Payload::activation_gradients;
   return payload == Payload::activation_gradients ? Payload::activations : payload;
+}
+
+inline std::int64_t whole_bytes(double bytes) {
+  return bytes < 9.2e18 ? static_cast<std::int64_t>(bytes) : beyond_64_bits(std::int64_t{});
 }
 
 /// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that
@@ -112,12 +115,11 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
     const auto bytes = static_cast<double>(task.bytes.total().value());
     images(task, [&](const Schedule& with_groups, const Task& image) {
       const CollectiveShape shape = communication_shape(with_groups, image, all_reduce, cluster);
-      constexpr auto most = std::numeric_limits<std::int64_t>::max();
       for (std::size_t e = 0; e < shape.edges.size(); ++e) {
         const auto [from, to] = shape.edges[e];
         const double part = shape.fraction * shape.share(e) * bytes + 0.5;
-        const auto each = part < 9.2e18 ? saturating_multiply(static_cast<std::int64_t>(part), count) : most;
-        const auto add = [each](std::int64_t& sum) { sum = saturating_add(sum, each); };
+        const std::int64_t each = checked_multiply(whole_bytes(part), count);
+        const auto add = [each](std::int64_t& sum) { sum = checked_add(sum, each); };
         for (const LinkId link : cluster.route(from, to).links) {
           add(total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)]);
         }

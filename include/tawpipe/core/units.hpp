@@ -11,6 +11,17 @@
 
 namespace tawpipe::inline v0 {
 
+namespace detail {
+
+template <class Rep>
+[[noreturn]] constexpr Rep beyond_64_bits(Rep) {
+  throw InputError(
+      "sizes or times add up to more than 64 bits hold, 9.2 exabytes or 106 days; give smaller sizes, shorter times or fewer "
+      "tasks");
+}
+
+}  // namespace detail
+
 /// Sum, difference and product that stop at the ends of the type's range, where whole numbers would
 /// wrap: a value that a file or flag makes too large stays too large, and is refused or shown as
 /// such.
@@ -45,8 +56,37 @@ constexpr Rep saturating_multiply(Rep a, Rep b) {
   }
 }
 
+/// Sum, difference and product of sizes or times. @throws InputError  where a whole number would wrap
+template <class Rep>
+constexpr Rep checked_add(Rep a, Rep b) {
+  if constexpr (!std::is_integral_v<Rep>)
+    return a + b;
+  else {
+    Rep sum{};
+    return __builtin_add_overflow(a, b, &sum) ? detail::beyond_64_bits(sum) : sum;
+  }
+}
+template <class Rep>
+constexpr Rep checked_subtract(Rep a, Rep b) {
+  if constexpr (!std::is_integral_v<Rep>)
+    return a - b;
+  else {
+    Rep difference{};
+    return __builtin_sub_overflow(a, b, &difference) ? detail::beyond_64_bits(difference) : difference;
+  }
+}
+template <class Rep>
+constexpr Rep checked_multiply(Rep a, Rep b) {
+  if constexpr (!std::is_integral_v<Rep>)
+    return a * b;
+  else {
+    Rep product{};
+    return __builtin_mul_overflow(a, b, &product) ? detail::beyond_64_bits(product) : product;
+  }
+}
+
 /// A number with a unit. Sums, scalings and ratios compile; mixing units does not, unless physics
-/// allows it (below). Whole numbers saturate.
+/// allows it (below). Whole numbers that would wrap throw InputError: a total that is shown is right.
 template <class Unit, class Rep>
 class Quantity {
  public:
@@ -61,16 +101,16 @@ class Quantity {
   constexpr auto operator<=>(const Quantity&) const = default;
 
   constexpr Quantity& operator+=(Quantity other) {
-    value_ = saturating_add(value_, other.value_);
+    value_ = checked_add(value_, other.value_);
     return *this;
   }
   constexpr Quantity& operator-=(Quantity other) {
-    value_ = saturating_subtract(value_, other.value_);
+    value_ = checked_subtract(value_, other.value_);
     return *this;
   }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity{saturating_add(a.value_, b.value_)}; }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity{saturating_subtract(a.value_, b.value_)}; }
-  friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity{saturating_multiply(a.value_, factor)}; }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity{checked_add(a.value_, b.value_)}; }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity{checked_subtract(a.value_, b.value_)}; }
+  friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity{checked_multiply(a.value_, factor)}; }
   friend constexpr Quantity operator*(Rep factor, Quantity a) { return a * factor; }
   friend constexpr Quantity operator/(Quantity a, Rep divisor) { return Quantity{static_cast<Rep>(a.value_ / divisor)}; }
   /// The plain ratio of two quantities of the same unit.

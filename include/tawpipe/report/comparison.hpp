@@ -101,7 +101,7 @@ inline std::string comparison_table(const std::vector<Chosen>& results, bool rec
     const double speed = 1.0 / to_seconds(std::max(summary.makespan, Duration{1}));
     std::vector<std::string> cells{detail::name_among(results, i), format_duration(summary.makespan)};
     if (with_model) {
-      cells.push_back(format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)));
+      cells.push_back(format_rounded(summary.tokens_per_device_per_second));
       cells.push_back(fmt::format("{:.1f}", summary.flops_per_device.value() / 1e12));
       cells.push_back(format_tokens(summary.tokens_per_day()));
     }

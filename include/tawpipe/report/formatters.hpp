@@ -143,45 +143,53 @@ inline std::string format_duration(Duration duration, int digits = 3) {
 }
 
 /// Device memory, in powers of 1024: "80.0 GiB".
-inline std::string format_memory(Bytes bytes, int digits = 3) {
+inline std::string format_memory(double bytes, int digits = 3) {
   constexpr detail::UnitStep units[] = {{1, "B"},
                                         {1024.0, "KiB"},
                                         {1048576.0, "MiB"},
                                         {1073741824.0, "GiB"},
                                         {1099511627776.0, "TiB"},
-                                        {1125899906842624.0, "PiB"}};
-  return detail::scaled(static_cast<double>(bytes.value()), units, digits, true);
+                                        {1125899906842624.0, "PiB"},
+                                        {1152921504606846976.0, "EiB"}};
+  return detail::scaled(bytes, units, digits, true);
+}
+inline std::string format_memory(Bytes bytes, int digits = 3) {
+  return format_memory(static_cast<double>(bytes.value()), digits);
 }
 
 /// Bytes sent, in powers of 1000: "25.2 MB".
+inline std::string format_traffic(double bytes, int digits = 3) {
+  constexpr detail::UnitStep units[] = {{1, "B"},     {1e3, "KB"},  {1e6, "MB"},  {1e9, "GB"}, {1e12, "TB"},
+                                        {1e15, "PB"}, {1e18, "EB"}, {1e21, "ZB"}, {1e24, "YB"}};
+  return detail::scaled(bytes, units, digits, true);
+}
 inline std::string format_traffic(Bytes bytes, int digits = 3) {
-  constexpr detail::UnitStep units[] = {{1, "B"}, {1e3, "KB"}, {1e6, "MB"}, {1e9, "GB"}, {1e12, "TB"}, {1e15, "PB"}};
-  return detail::scaled(static_cast<double>(bytes.value()), units, digits, true);
+  return format_traffic(static_cast<double>(bytes.value()), digits);
 }
 
 /// A bandwidth in bytes: "25.0 GB/s".
 inline std::string format_bandwidth(BytesPerSecond rate, int digits = 3) {
-  constexpr detail::UnitStep units[] = {{1, "B/s"}, {1e3, "KB/s"}, {1e6, "MB/s"}, {1e9, "GB/s"}, {1e12, "TB/s"}};
+  constexpr detail::UnitStep units[] = {{1, "B/s"}, {1e3, "KB/s"}, {1e6, "MB/s"}, {1e9, "GB/s"}, {1e12, "TB/s"}, {1e15, "PB/s"}};
   return detail::scaled(rate.value(), units, digits, false);
 }
 
 /// A bandwidth in bits, as networks are sold: "10.0 Gb/s".
 inline std::string format_bandwidth_bits(BytesPerSecond rate, int digits = 3) {
-  constexpr detail::UnitStep units[] = {{1, "b/s"}, {1e3, "Kb/s"}, {1e6, "Mb/s"}, {1e9, "Gb/s"}, {1e12, "Tb/s"}};
+  constexpr detail::UnitStep units[] = {{1, "b/s"}, {1e3, "Kb/s"}, {1e6, "Mb/s"}, {1e9, "Gb/s"}, {1e12, "Tb/s"}, {1e15, "Pb/s"}};
   return detail::scaled(rate.value() * 8, units, digits, false);
 }
 
 /// Operations: "1.25 PFLOP".
 inline std::string format_flops(Flops flops, int digits = 3) {
-  constexpr detail::UnitStep units[] = {{1, "FLOP"},     {1e3, "KFLOP"},  {1e6, "MFLOP"}, {1e9, "GFLOP"},
-                                        {1e12, "TFLOP"}, {1e15, "PFLOP"}, {1e18, "EFLOP"}};
+  constexpr detail::UnitStep units[] = {{1, "FLOP"},     {1e3, "KFLOP"},  {1e6, "MFLOP"},  {1e9, "GFLOP"}, {1e12, "TFLOP"},
+                                        {1e15, "PFLOP"}, {1e18, "EFLOP"}, {1e21, "ZFLOP"}, {1e24, "YFLOP"}};
   return detail::scaled(flops.value(), units, digits, false);
 }
 
 /// Operations a second: "312 TFLOPS".
 inline std::string format_flops_rate(FlopsPerSecond rate, int digits = 3) {
-  constexpr detail::UnitStep units[] = {{1, "FLOPS"},     {1e3, "KFLOPS"},  {1e6, "MFLOPS"}, {1e9, "GFLOPS"},
-                                        {1e12, "TFLOPS"}, {1e15, "PFLOPS"}, {1e18, "EFLOPS"}};
+  constexpr detail::UnitStep units[] = {{1, "FLOPS"},     {1e3, "KFLOPS"},  {1e6, "MFLOPS"},  {1e9, "GFLOPS"},
+                                        {1e12, "TFLOPS"}, {1e15, "PFLOPS"}, {1e18, "EFLOPS"}, {1e21, "ZFLOPS"}};
   return detail::scaled(rate.value(), units, digits, false);
 }
 
@@ -191,6 +199,13 @@ inline std::string format_count(std::int64_t count) {
   const std::size_t first = count < 0 ? 1 : 0;
   for (std::size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
   return text;
+}
+
+/// The nearest whole number of a count or rate, with thousands separators; beyond the digits of a
+/// double as "1.23e+20".
+inline std::string format_rounded(double count) {
+  if (!std::isfinite(count)) return "n/a";
+  return std::fabs(count) < 9e15 ? format_count(std::llround(count)) : fmt::format("{:.3g}", count);
 }
 
 /// A fraction as a share: 0.4501 is "45.0%"; "n/a" if it is not finite (a share of nothing).

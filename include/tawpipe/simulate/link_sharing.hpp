@@ -284,7 +284,11 @@ class LinkSharing {
     for (;;) {
       WideSum weight = free_weight;
       for (const Capped& flow : capped_) weight.add(flow.weight);
-      link.share = weight.value() > 0 ? std::max(0.0, taken.left_of(link.capacity)) / weight.value() : endless;
+      const double left = taken.left_of(link.capacity);
+      if (!(weight.value() < endless && left < endless)) {  // also of what is no number
+        throw InputError("what messages take of a link adds up to more than a number can hold; give slower links");
+      }
+      link.share = weight.value() > 0 ? std::max(0.0, left) / weight.value() : endless;
       std::size_t kept = 0;
       for (const Capped& flow : capped_) {
         if (flow.rate < link.share * (1 - same)) {

@@ -102,20 +102,30 @@ TEST_CASE("literals: decimal and binary prefixes, bits and bytes") {
   CHECK((1.5_TFLOPS).value() == Approx(1.5e12));
 }
 
-TEST_CASE("sums and products of whole units stop at the ends of their range") {
+TEST_CASE("sums and products of whole units that would wrap are refused") {
   constexpr Bytes most = Bytes::max();
   constexpr Bytes least{std::numeric_limits<std::int64_t>::min()};
-  static_assert(most + 1_B == most);
-  static_assert(least - 1_B == least);
-  static_assert(most - least == most);
-  CHECK(least + Bytes{-1} == least);
-  CHECK(most * 2 == most);
-  CHECK(most * -2 == least);
-  CHECK(least * -1 == most);
+  static_assert(most + 0_B == most);
+  static_assert(least + most == Bytes{-1});
   Bytes sum = most;
-  sum += most;
+  CHECK_THROWS_WITH_AS(sum += 1_B, doctest::Contains("more than 64 bits hold"), tawpipe::InputError);
   CHECK(sum == most);
-  sum -= most;
-  CHECK(sum == 0_B);
-  CHECK(tawpipe::saturating_multiply(std::int64_t{1} << 40, std::int64_t{1} << 40) == most.value());
+  CHECK_THROWS_AS(sum -= Bytes{-1}, tawpipe::InputError);
+  CHECK_THROWS_AS(most + 1_B, tawpipe::InputError);
+  CHECK_THROWS_AS(least - 1_B, tawpipe::InputError);
+  CHECK_THROWS_AS(most * 2, tawpipe::InputError);
+  CHECK_THROWS_AS(least * -1, tawpipe::InputError);
+  CHECK_THROWS_AS(tawpipe::TimePoint{Duration::max()} + 1_ps, tawpipe::InputError);
+  CHECK((tawpipe::Flops{1e308} + tawpipe::Flops{1e308}).value() == std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("where that is asked for, whole numbers stop at the ends of their range") {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  static_assert(tawpipe::saturating_add(most, std::int64_t{1}) == most);
+  static_assert(tawpipe::saturating_subtract(least, std::int64_t{1}) == least);
+  static_assert(tawpipe::saturating_subtract(most, least) == most);
+  CHECK(tawpipe::saturating_multiply(most, std::int64_t{-2}) == least);
+  CHECK(tawpipe::saturating_multiply(least, std::int64_t{-1}) == most);
+  CHECK(tawpipe::saturating_multiply(std::int64_t{1} << 40, std::int64_t{1} << 40) == most);
 }

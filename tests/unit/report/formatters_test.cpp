@@ -69,7 +69,10 @@ TEST_CASE("memory counts in powers of 1024, traffic in powers of 1000") {
   CHECK(format_traffic(Bytes{25'165'824}) == "25.2 MB");
   CHECK(format_traffic(80_GiB) == "85.9 GB");
   CHECK(format_traffic(999_B) == "999 B");
-  CHECK(format_traffic(Bytes::max()) == "9223 PB");
+  CHECK(format_traffic(Bytes::max()) == "9.22 EB");
+  CHECK(format_traffic(1.5e22) == "15.0 ZB");
+  CHECK(format_memory(Bytes::max()) == "8.00 EiB");
+  CHECK(format_memory(1e22) == "8674 EiB");
 }
 
 TEST_CASE("rates and operations have their own units") {

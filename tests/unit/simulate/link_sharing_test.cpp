@@ -8,6 +8,8 @@
 #include <map>
 #include <vector>
 
+#include "tawpipe/core/error.hpp"
+
 using doctest::Approx;
 using tawpipe::LinkId;
 using tawpipe::LinkLoad;
@@ -171,4 +173,10 @@ TEST_CASE("a flow that starts and ends before a solution disturbs nothing") {
   network.finish(1);
   network.solve();
   CHECK(network.end(0) == Approx(1));
+}
+
+TEST_CASE("what adds up to infinity is refused, not waited for") {
+  Network network{{1e308}};
+  for (int task = 0; task < 2; ++task) network.start(task, 20, {on(0, 1.5e308)});
+  CHECK_THROWS_WITH_AS(network.solve(), doctest::Contains("more than a number can hold"), tawpipe::InputError);
 }
