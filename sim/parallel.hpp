@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "commands/output.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/progress.hpp"
 
 namespace tawpipe::sim {
@@ -26,7 +27,9 @@ void on_threads(std::size_t threads, std::size_t count, Run&& run) {
   std::mutex mutex;
   std::exception_ptr error;
   std::size_t failed = count;
+  const StopTold* const told = detail::stop_told;
   const auto work = [&] {
+    const StopScope inherited{told};
     for (std::size_t i = next++; i < count; i = next++) {
       try {
         run(i);

@@ -6,13 +6,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <thread>
 
-#include "tawpipe/simulate/watch.hpp"
+#include "tawpipe/core/stop.hpp"
 
 namespace tawpipe::python {
 
@@ -74,21 +76,33 @@ nb::object array_of(std::vector<T> items) {
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(held->data(), {held->size()}, owner));
 }
 
-/// While it lives, what Python's handlers of signals raise (KeyboardInterrupt) ends the simulations
-/// on this thread. Asked at most 20 times a second, as another thread may have the GIL for 5 ms.
-class SignalsEndSimulations {
+/// While it lives, what Python's handlers of signals raise (KeyboardInterrupt) ends the computations
+/// that this thread has begun. It asks at most 20 times a second, as another thread may have the GIL
+/// for 5 ms.
+class SignalsEndComputations {
  public:
-  void operator()(std::size_t, std::size_t) const {
+  /// @param keeps_best  KeyboardInterrupt is no exception: a search returns the best so far
+  explicit SignalsEndComputations(bool keeps_best) : keeps_best_{keeps_best} {}
+
+  /// Whether they were told to end. May be called by all threads that take part.
+  bool operator()() const {
     const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return;
+    if (told_ || std::this_thread::get_id() != thread_ || now < next_) return told_;
     next_ = now + std::chrono::milliseconds{50};
     const nb::gil_scoped_acquire held;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (PyErr_CheckSignals() == 0) return false;
+    told_ = true;  // for the other threads
+    if (!keeps_best_ || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0) throw nb::python_error();
+    PyErr_Clear();
+    return true;
   }
 
  private:
-  mutable std::chrono::steady_clock::time_point next_{};
-  SimulationWatch watch_{*this};
+  bool keeps_best_;
+  std::thread::id thread_ = std::this_thread::get_id();
+  mutable std::chrono::steady_clock::time_point next_{};  ///< of that thread only
+  mutable std::atomic<bool> told_{false};
+  StopScope scope_{*this};
 };
 
 }  // namespace tawpipe::python

@@ -68,7 +68,7 @@ struct Simulated : Prediction {
 };
 
 Simulated simulate(const sim::Request& request) {
-  const SignalsEndSimulations watched;
+  const SignalsEndComputations watched{false};
   Problem problem = sim::resolve(request, false);
   problem.schedules = {sim::named_schedule(request)};
   return {sim::predict(problem), problem, sim::bound_of(problem)};
@@ -78,7 +78,7 @@ Simulated simulate_given(const sim::Request& request, const Schedule& schedule) 
   sim::require_runnable(schedule);
   sim::ScheduleFile file{
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
-  const SignalsEndSimulations watched;
+  const SignalsEndComputations watched{false};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
   return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt};
 }
@@ -93,7 +93,7 @@ struct Comparison {
 };
 
 Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
-  const SignalsEndSimulations watched;
+  const SignalsEndComputations watched{false};
   std::vector<ScheduleChoice> all = sim::compared_entries(request, schedules, !baselines);
   Problem problem = sim::resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
@@ -126,18 +126,17 @@ nb::tuple planned(const sim::PlanFlags& given) {
   nlohmann::ordered_json json;
   std::string text;
   std::string complaint;
-  {
+  try {
     const nb::gil_scoped_release released;
-    const sim::PlanAnswer answer = sim::answer_plan(named(given), [](const PlanProgress&, std::string_view) {
-      const nb::gil_scoped_acquire held;
-      if (PyErr_CheckSignals() == 0) return true;
-      if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0) throw nb::python_error();
-      PyErr_Clear();
-      return false;
-    });
+    const SignalsEndComputations watched{true};
+    const sim::PlanAnswer answer = sim::answer_plan(
+        named(given), [&](const PlanProgress&, const sim::Planned&, std::string_view) { return !watched(); });
     json = answer.json();
     text = answer.text({});
     complaint = answer.complaint();
+  } catch (const Stopped&) {  // before there was anything to search
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    throw nb::python_error();
   }
   return nb::make_tuple(to_python(json), text, complaint);
 }

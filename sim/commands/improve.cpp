@@ -158,7 +158,7 @@ int run_improve(const ImproveRequest& request) {
   std::string text = describe(problem) + "\n" + table.str(terminal_style());
   text += fmt::format("{} changes to the tasks were tried, each that is kept is valid and fits; {}.\n", found.tried,
                       found.finished     ? "no other is faster"
-                      : interrupted != 0 ? "Ctrl-C ended the search"
+                      : interrupted != 0 ? (interrupted == SIGINT ? "Ctrl-C ended the search" : "SIGTERM ended the search")
                                          : "the budget ended the search (--budget)");
   if (bound) text += "\n" + gap_text(last.summary, *bound);
   print(text);

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -37,10 +38,21 @@ inline TableStyle terminal_style() {
   return style;
 }
 
+/// Whether standard output was a terminal that has been closed.
+inline bool standard_output_hung_up() {
+  errno = 0;
+  return isatty(STDOUT_FILENO) == 0 && errno == EIO;
+}
+
 inline bool progress_is_shown() { return isatty(STDERR_FILENO) == 1; }
-/// A line of progress on standard error, if that is a terminal.
+/// A line of progress on standard error; where that is no terminal, one every ten seconds.
 inline ProgressOptions progress_line(std::string label, std::int64_t total) {
-  return {.label = std::move(label), .total = total, .enabled = progress_is_shown(), .glyphs = locale_glyphs()};
+  const bool shown = progress_is_shown();
+  return {.label = shown ? std::move(label) : "tawpipe: " + label,
+          .total = total,
+          .enabled = shown,
+          .seconds_a_line = 10,
+          .glyphs = locale_glyphs()};
 }
 
 }  // namespace tawpipe::sim

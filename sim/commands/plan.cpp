@@ -1,20 +1,29 @@
 // `tawpipe plan`: how to train, the fastest way first, with the command that simulates it.
 #include "plan.hpp"
+#include "../complain.hpp"
 #include "../interrupt.hpp"
 #include "../terminal_text.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <functional>
+#include <future>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "nodes.hpp"
 #include "output.hpp"
 #include "plan_answer.hpp"
 #include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/progress.hpp"
 
 namespace tawpipe::sim {
@@ -23,25 +32,96 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The progress of each search, and Ctrl-C, which ends it.
+/// The progress of searches that run on a thread of their own, and what they have found so far. Told
+/// to stop, they have half a second for an answer of their own: what they are in may take longer.
 class PlanDisplay {
  public:
-  bool operator()(const PlanProgress& now, std::string_view what) {
+  /// Runs `search`. @return whether it has ended by itself; otherwise it goes on: only leave() follows
+  template <class Search>
+  bool run(Search&& search) {
+    std::packaged_task<void()> task{[&] {
+      const auto told = [&] { return gives_up_.load(std::memory_order_relaxed); };
+      const StopScope scope{told};
+      search();
+    }};
+    std::future<void> result = task.get_future();
+    std::thread thread{std::move(task)};
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> since;
+    while (result.wait_for(std::chrono::milliseconds{10}) != std::future_status::ready) {
+      if (interrupted == 0) continue;
+      if (!since) since = Clock::now();
+      const auto waited = Clock::now() - *since;
+      if (has_best_ || waited > std::chrono::milliseconds{300}) gives_up_ = true;
+      if (waited < std::chrono::milliseconds{600}) continue;
+      thread.detach();
+      end();
+      return false;
+    }
+    thread.join();
+    end();
+    try {
+      result.get();
+    } catch (const Stopped&) {
+      return false;
+    }
+    return true;
+  }
+
+  bool operator()(const PlanProgress& now, const Planned& asked, std::string_view what) {
+    const std::lock_guard lock{mutex_};
+    if (ended_) return false;
     if (what != what_) {
       what_ = what;
       progress_.emplace(progress_line(what_, now.whole));
     }
     if (now.best != nullptr) progress_->note(concat("best ", format_duration(now.best->summary.makespan, 4)));
     progress_->advance(now.done - progress_->done());
+    if (now.best != nullptr && (!best_ || now.best->summary.makespan < best_->best().makespan)) {
+      best_ = Planned{asked.flags, asked.request, {}, asked.bound_s};
+      best_->result.plans = {*now.best};
+      best_->result.bound = std::min(now.best->summary.makespan, seconds(asked.bound_s));
+      best_->result.stopped = has_best_ = true;
+    }
     return interrupted == 0;
   }
-  /// Clears the line, before anything is printed.
-  void end() { progress_.reset(); }
+  /// The answer of one of several searches.
+  void keep(Planned planned) {
+    const std::lock_guard lock{mutex_};
+    if (ended_) return;
+    done_.push_back(std::move(planned));
+    best_.reset();
+  }
+
+  /// The answers of searches that have ended. @pre run() has returned
+  std::vector<Planned>& done() { return done_; }
+  /// Of one that has not. @pre run() has returned
+  std::optional<Planned>& best() { return best_; }
 
  private:
+  /// Clears the line, before anything is printed.
+  void end() {
+    const std::lock_guard lock{mutex_};
+    ended_ = true;
+    progress_.reset();
+  }
+
+  std::mutex mutex_;
   std::string what_;
   std::optional<Progress<>> progress_;
+  std::optional<Planned> best_;
+  std::vector<Planned> done_;
+  std::atomic<bool> has_best_{false};
+  std::atomic<bool> gives_up_{false};
+  bool ended_ = false;
 };
+
+/// Ends the command at once, whatever a search is in.
+[[noreturn]] void leave(int code) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  ::_exit(code);
+}
 
 /// Numbers of devices by doubling, from the first of --devices FROM..TO to the last.
 std::vector<int> devices_of(const PlanFlags& flags, int node) {
@@ -79,70 +159,114 @@ Json front_of(const Json& searches) {
   return front;
 }
 
-/// --devices: the best for each number of devices.
-int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportFile& report, PlanDisplay& display) {
+/// The problem of each number of devices, or what is wrong with any, before the first search.
+std::vector<PlanFlags> flags_of_devices(const PlanFlags& flags) {
   const Cluster cluster = resolve_plan(flags).problem.cluster;
-  std::vector<Planned> all;
-  for (const int devices : devices_of(flags, cluster.devices_in(NodeId{0}))) {
-    PlanFlags one = flags;
-    one.base.cluster = with_nodes(flags.base.cluster, devices / cluster.devices_in(NodeId{0}));
-    one.top = 1;
-    all.push_back(search_plans(one, concat("planning ", devices), std::ref(display)));
-    if (all.back().result.stopped) break;
-  }
-  display.end();
-  bool any = false;
-  for (const Planned& one : all) any = any || !one.result.plans.empty();
-  if (file || report) {
-    Json json;
-    json["by_devices"] = Json::array();
-    for (const Planned& one : all) json["by_devices"].push_back(result_json(one));
-    json["pareto"] = front_of(json["by_devices"]);
-    if (file) {
-      (*file)(json.dump(2) + "\n");
-      file->finish();
+  const int node = cluster.devices_in(NodeId{0});
+  std::vector<PlanFlags> all;
+  for (const int devices : devices_of(flags, node)) {
+    all.push_back(flags);
+    all.back().base.cluster = with_nodes(flags.base.cluster, devices / node);
+    all.back().top = 1;
+    for (const std::string_view format : split(flags.base.products, ',')) {
+      PlanFlags one = all.back();
+      one.base.products = format;
+      resolve_plan(one);
     }
-    if (report) write_plan_page(report, all, std::move(json));
+  }
+  return all;
+}
+
+constexpr const char* nothing_found = "the search was stopped before it found anything that fits the devices' memory";
+
+/// Where a search was stopped before there was anything to tell of it.
+int say_nothing(std::optional<OutputFile>& file) {
+  if (file) {
+    (*file)(Json{{"plans", Json::array()}, {"pareto", Json::array()}, {"proven_best", false}, {"stopped", true}}.dump(2) + "\n");
+    file->finish();
+  }
+  std::fputs(fmt::format("tawpipe: {}\n", nothing_found).c_str(), stderr);
+  return findings;
+}
+
+/// --devices: the best for each number of devices. @param draws  whether there is time for the page
+int tell_devices(const PlanFlags& flags, const std::vector<Planned>& all, std::optional<OutputFile>& file, ReportFile& report,
+                 bool draws) {
+  Json json;
+  json["by_devices"] = Json::array();
+  for (const Planned& one : all) json["by_devices"].push_back(result_json(one));
+  json["pareto"] = front_of(json["by_devices"]);
+  if (file) {
+    (*file)(json.dump(2) + "\n");
+    file->finish();
   }
   if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
     print(devices_table(all, terminal_style()));
   }
   if (all.back().result.stopped) std::fputs("tawpipe: the search was stopped; what is shown is the best so far\n", stderr);
-  return any ? ok : findings;
+  if (report) write_plan_page(report, all, std::move(json), draws);
+  return std::any_of(all.begin(), all.end(), [](const Planned& one) { return !one.result.plans.empty(); }) ? ok : findings;
+}
+
+int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<OutputFile>& file, ReportFile& report,
+                bool draws) {
+  if (file) {
+    (*file)(answer.json().dump(2) + "\n");
+    file->finish();
+  }
+  if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
+    const std::string text = answer.text(terminal_style());
+    answer.emitted ? write_output("-", text) : print(text);  // settings are for another program
+  }
+  const bool found = answer.complaint().empty();
+  if (!found) std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);
+  if (found && answer.emitted && answer.stopped())
+    std::fputs("tawpipe: the search was stopped; the settings are of the best so far\n", stderr);
+  if (report) write_plan_page(report, {answer.planned}, answer.json(), draws);
+  return found ? ok : findings;
 }
 
 }  // namespace
 
 int run_plan(const PlanFlags& flags) {
-  if (!flags.devices.empty() && !(flags.today.empty() && flags.emit.empty())) {
+  const bool several = !flags.devices.empty();
+  if (several && !(flags.today.empty() && flags.emit.empty())) {
     throw InputError("--today and --emit are of one number of devices; leave out --devices");
   }
-  const std::initializer_list<OutputFlag> paths{{"--json", flags.base.json}, {"--report", flags.base.report}};
-  check_outputs(paths);
+  check_outputs({{"--json", flags.base.json}, {"--report", flags.base.report}});
   std::optional<OutputFile> file;
   if (!flags.base.json.empty()) file.emplace(flags.base.json);
   ReportFile report{flags.base.report};
   const InterruptEndsSearch interrupt;
   PlanDisplay display;
-  if (!flags.devices.empty()) return run_devices(flags, file, report, display);
-  const PlanAnswer answer = answer_plan(flags, std::ref(display));
-  display.end();
-  if (file) {
-    (*file)(answer.json().dump(2) + "\n");
-    file->finish();
+  std::optional<PlanAnswer> answer;
+  const bool ended = display.run([&] {
+    if (!several) {
+      answer.emplace(answer_plan(flags, std::ref(display)));
+      return;
+    }
+    for (const PlanFlags& one : flags_of_devices(flags)) {
+      const int devices = resolve_plan(one).problem.cluster.ranks();
+      Planned found = search_plans(one, concat("planning ", devices), std::ref(display));
+      const bool stopped = found.result.stopped;
+      display.keep(std::move(found));
+      if (stopped) break;
+    }
+  });
+  try {
+    if (!ended && display.best()) display.done().push_back(*std::move(display.best()));
+    const std::vector<Planned>& done = display.done();
+    const int code = done.empty() && !answer ? say_nothing(file)
+                     : several               ? tell_devices(flags, done, file, report, ended)
+                     : ended                 ? tell_answer(flags, *answer, file, report, true)
+                                             : tell_answer(flags, answer_so_far(done.back()), file, report, false);
+    if (!ended) leave(code);
+    return code;
+  } catch (const Error& error) {
+    if (ended) throw;
+    complain(error.what());
+    leave(bad_input);
   }
-  if (report) write_plan_page(report, {answer.planned}, answer.json());
-  if (!any_standard_output(paths)) {
-    const std::string text = answer.text(terminal_style());
-    answer.emitted ? write_output("-", text) : print(text);  // settings are for another program
-  }
-  if (answer.complaint().empty()) {
-    if (answer.emitted && answer.stopped())
-      std::fputs("tawpipe: the search was stopped; the settings are of the best so far\n", stderr);
-    return ok;
-  }
-  std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);
-  return findings;
 }
 
 }  // namespace tawpipe::sim

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "entries.hpp"
 #include "parallel.hpp"
 #include "plan_changes.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/search/bound.hpp"
 
@@ -127,8 +129,8 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   planned.bound_s = training_bound(planned.request.problem).seconds;
   const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
-  planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, what); });
-  if (planned.result.counts.layouts == 0) throw InputError(no_layout(planned.request));
+  planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, what); });
+  if (planned.result.counts.layouts == 0 && !planned.result.stopped) throw InputError(no_layout(planned.request));
   const auto with_offload = [&](const Offload& offload) {
     PlanFlags more = flags;
     more.base.offload = name(offload);
@@ -155,15 +157,22 @@ Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWa
   const std::vector<std::string_view> formats = split(flags.base.products, ',');
   std::optional<Planned> best;
   std::vector<Planned::Format> tried;
+  std::vector<Planned> all;  // what is wrong with any is found before the first search
   for (const std::string_view format : formats) {
     PlanFlags one = flags;
     one.base.products = format;
     if (switches) take_best_switches(*switches, one);
+    PlanRequest request = resolve_plan(one);
+    all.push_back({std::move(one), std::move(request), {}});
+    if (!flags.emit.empty()) request_for(*switches, all.back());
+  }
+  for (Planned& one : all) {
+    const std::string format = one.flags.base.products;
     const std::string name = formats.size() > 1 ? concat(what, " with ", format) : std::string{what};
-    Planned found = search_plan(one, resolve_plan(one), name, watch);
+    Planned found = search_plan(one.flags, std::move(one.request), name, watch);
     if (formats.size() == 1) return found;
     const bool fits = !found.result.plans.empty();
-    tried.push_back({one.base.products, fits ? std::optional{found.best().makespan} : std::nullopt});
+    tried.push_back({format, fits ? std::optional{found.best().makespan} : std::nullopt});
     const bool stopped = found.result.stopped;
     if (!best || (fits && (best->result.plans.empty() || found.best().makespan < best->best().makespan))) best = std::move(found);
     if (stopped) break;
@@ -195,6 +204,10 @@ std::optional<Plan> with_options_of(const PlanRequest& request, const std::vecto
   return best;
 }
 
+std::string ended_before(Framework framework) {
+  return concat("--emit: the search ended before anything that ", title(framework), " can run was found");
+}
+
 /// The best plan that the framework can run: the best of all, or of a search among those and the
 /// plans of all with the framework's options. Where that finds a faster one than the search among
 /// all did, it is the best of all.
@@ -214,9 +227,7 @@ Emitted emit(Framework framework, Planned& planned, const PlanWatch& watch) {
     planned.result.bound = std::min(planned.result.bound, found.summary.makespan);
     return {framework, {}, planned};
   }
-  if (emitted.planned.result.stopped) {
-    throw InputError(concat("--emit: the search ended before anything that ", title(framework), " can run was found"));
-  }
+  if (emitted.planned.result.stopped) throw InputError(ended_before(framework));
   throw InputError(concat("--emit: nothing that ", title(framework), " can run was found; it cannot run the best plan because ",
                           emitted.cannot.front()));
 }
@@ -229,8 +240,11 @@ std::int64_t batch_of_tokens(const PlanFlags& flags) {
   const std::int64_t sequence = std::max<std::int64_t>(1, flags.base.sequence);
   if (flags.tokens % sequence == 0) return flags.tokens / sequence;
   const std::int64_t below = flags.tokens / sequence * sequence;
-  throw InputError(concat("--tokens ", flags.tokens, " are not whole sequences of ", sequence, " tokens; the nearest are ",
-                          below > 0 ? concat(below, " and ") : std::string{}, below + sequence));
+  const std::string least = below > 0 ? concat(below) : std::string{};
+  const bool is_more = below <= std::numeric_limits<std::int64_t>::max() - sequence;
+  const std::string most = is_more ? concat(least.empty() ? "" : " and ", below + sequence) : std::string{};
+  throw InputError(
+      concat("--tokens ", flags.tokens, " are not whole sequences of ", sequence, " tokens; the nearest are ", least, most));
 }
 
 Request usual_request(const PlanFlags& flags) {
@@ -263,9 +277,24 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   }
   if (today) take_optimizer(today->job, flags.base);
   PlanAnswer answer{.planned = search_plans(flags, "planning", watch, framework), .today = {}, .emitted = {}};
-  if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
-  if (today) answer.today = simulate_today(answer.planned, *std::move(today));
-  if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);
+  try {
+    if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
+    if (today) answer.today = simulate_today(answer.planned, *std::move(today));
+    if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);
+  } catch (const Stopped&) {
+    if (!flags.emit.empty() && !answer.emitted) throw InputError(ended_before(*framework));
+    answer.planned.result.stopped = true;
+  }
+  return answer;
+}
+
+PlanAnswer answer_so_far(Planned best) {
+  best.result.stopped = true;
+  PlanAnswer answer{.planned = std::move(best), .today = {}, .emitted = {}};
+  if (answer.planned.flags.emit.empty()) return answer;
+  const Framework framework = parse_framework(answer.planned.flags.emit);
+  if (!cannot_run_best(framework, answer.planned).empty()) throw InputError(ended_before(framework));
+  answer.emitted = Emitted{framework, {}, answer.planned};
   return answer;
 }
 

@@ -14,9 +14,9 @@
 
 namespace tawpipe::sim {
 
-/// Called between rounds of a search with its progress and name, "planning"; false ends it with the
-/// best so far.
-using PlanWatch = std::function<bool(const PlanProgress&, std::string_view)>;
+/// Called between rounds of a search with its progress, what it is of (whose result is not there yet)
+/// and its name, "planning"; false ends it with the best so far.
+using PlanWatch = std::function<bool(const PlanProgress&, const Planned&, std::string_view)>;
 
 struct PlanAnswer {
   Planned planned;
@@ -41,8 +41,12 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
 /// @param switches  the framework whose switches are taken, if any
 Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch,
                      std::optional<Framework> switches = {});
-/// Everything that the flags request except --devices. @throws InputError  for anything missing or
-/// impossible
+/// What is known where a search was told to stop and did not end: the best so far.
+/// @throws InputError  if that is no answer to --emit
+PlanAnswer answer_so_far(Planned best);
+/// Everything that the flags request except --devices. What --today and changes take is left out once
+/// it was told to stop.
+/// @throws InputError  for anything missing or impossible; Stopped  before it had begun to search
 PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch);
 
 }  // namespace tawpipe::sim

@@ -7,6 +7,7 @@
 
 #include "parallel.hpp"
 #include "plan_answer.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/changed_links.hpp"
 
@@ -115,6 +116,7 @@ std::vector<Planned::Change> changes_around(const Planned& planned) {
       const Summary same = predict(problem_of(*trial.request, best.layout, best.choice)).summary;
       if (same.fits()) trial.change.makespan = std::min(trial.change.makespan, same.makespan);
       const PlanResult found = plan(*trial.request, shipped());
+      check_stop();  // the best so far may not be the change
       if (!found.plans.empty()) trial.change.makespan = std::min(trial.change.makespan, found.plans.front().summary.makespan);
     }
   });

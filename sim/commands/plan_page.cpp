@@ -33,7 +33,7 @@ std::string drawn_part(const Summary& summary) {
 
 }  // namespace
 
-void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer) {
+void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer, bool draws) {
   const Planned& first = all.front();
   Problem asked = first.request.problem;
   ReportPage page{
@@ -60,7 +60,9 @@ void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann
     page.entries.push_back(ReportEntry::of(label_of(plan), predictions.back(), problems.back()));
     page.entries.back().note = drawn_part(predictions.back().summary);
   };
+  if (!draws) page.notes.emplace_back("The search was stopped: no timeline is drawn; the plans' commands with --report do.");
   for (const Planned& planned : all) {
+    if (!draws) break;
     const std::size_t shown = std::min(planned.result.plans.size(), static_cast<std::size_t>(planned.flags.top));
     for (std::size_t i = 0; i < std::min(shown, max_drawn); ++i) draw(planned, planned.result.plans[i]);
   }

@@ -69,7 +69,7 @@ std::string result_text(const Planned& planned, const TableStyle& style);
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style);
 
 /// The page of one search, or of one for each number of devices. @param answer  the --json output
-/// @pre not all.empty()
-void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer);
+/// @param draws  with timelines, which are simulated again. @pre not all.empty()
+void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer, bool draws);
 
 }  // namespace tawpipe::sim

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -105,8 +106,7 @@ std::string plans_table(const Planned& planned, const TableStyle& style) {
     const Plan& plan = *one;
     const Shares shares = shares_of(plan.summary);
     table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
-               recompute_text(planned.request, plan), time_text(plan),
-               format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
+               recompute_text(planned.request, plan), time_text(plan), format_rounded(plan.summary.tokens_per_device_per_second),
                format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
                format_percent(shares.exposed), format_percent(shares.waiting), limit_of(plan.summary), options_text(plan)},
               one == &planned.result.plans.front() ? Emphasis::bold : Emphasis::none);
@@ -116,6 +116,7 @@ std::string plans_table(const Planned& planned, const TableStyle& style) {
 
 std::string searched_text(const PlanResult& result) {
   const PlanCounts& counts = result.counts;
+  if (counts.layouts == 0) return "stopped: the best so far\n";
   std::string text = fmt::format(
       "searched {} layouts x schedules = {} candidates; {} cannot be, {} need too much memory, {} cannot be faster by a bound, "
       "{} simulated",
@@ -145,9 +146,9 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   const Shares shares = shares_of(best.summary);
   text +=
       fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
-                  format_count(static_cast<std::int64_t>(best.summary.tokens_per_day())),
-                  format_flops_rate(best.summary.flops_per_device), limit_of(best.summary), format_percent(shares.compute),
-                  format_percent(shares.exposed), format_percent(shares.waiting), format_percent(memory_share(best.summary), 0));
+                  format_rounded(std::floor(best.summary.tokens_per_day())), format_flops_rate(best.summary.flops_per_device),
+                  limit_of(best.summary), format_percent(shares.compute), format_percent(shares.exposed),
+                  format_percent(shares.waiting), format_percent(memory_share(best.summary), 0));
   text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
                       format_duration(seconds(planned.bound_s), 4),
                       format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));
@@ -197,9 +198,8 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
     const Plan& plan = one.result.plans.front();
     const double speed = plan.summary.tokens_per_device_per_second;
     if (first <= 0) first = speed;
-    cells.insert(cells.end(), {time_text(plan), format_count(static_cast<std::int64_t>(plan.summary.tokens_per_day())),
-                               format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
-                               format_memory(plan.summary.fullest())});
+    cells.insert(cells.end(), {time_text(plan), format_rounded(std::floor(plan.summary.tokens_per_day())), format_rounded(speed),
+                               format_percent(speed / first, 0), format_memory(plan.summary.fullest())});
     if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
     cells.insert(cells.end(), {plan.choice.schedule, layout_text(plan), recompute_text(one.request, plan), options_text(plan)});
     table.row(std::move(cells));

@@ -13,6 +13,8 @@ struct Half;
 class HashIndex;
 class InputError;
 class ScheduleError;
+class Stopped;
+class StopScope;
 class TimePoint;
 
 }  // namespace tawpipe

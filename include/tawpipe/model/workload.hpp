@@ -106,6 +106,14 @@ class Workload {
     return shared(model_->stage(stage.first_layer + begin, end - begin, first_edge, last_edge, recomputed));
   }
 
+  /// The same with another number of microbatches. @pre count > 0
+  Workload with_microbatches(std::int64_t count) const {
+    Workload other = *this;
+    other.microbatches_ = count;
+    other.batch_.global_batch = count * batch_.microbatch_size;
+    return other;
+  }
+
   /// How split() cuts the layers. @pre before a schedule is built from it
   Workload& cut_by(StageCut cut) {
     cut_ = std::move(cut);

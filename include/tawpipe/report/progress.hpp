@@ -1,8 +1,11 @@
-// One line on a terminal that shows the progress of a long task, redrawn in place.
-// Not: for log files (the caller knows whether stderr is a terminal), nor thread-safe, nor a clock.
+// The progress of a long task: one line on a terminal, redrawn in place, or in a log a line now and
+// then.
+// Not: the choice of these (the caller knows whether stderr is a terminal), nor thread-safe.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +23,9 @@ struct ProgressOptions {
   bool enabled = false;    ///< false: nothing is ever written. Set it if stderr is a terminal
   /// steps from one drawing to the next; 0: a hundredth of `total`, at least 1
   std::int64_t every = 0;
+  /// not enabled: a line of its own each time that so many seconds are over; 0: none
+  double seconds_a_line = 0;
+  std::chrono::steady_clock::time_point (*clock)() = std::chrono::steady_clock::now;
   int max_width = 80;  ///< columns of the terminal; a longer line could not be overwritten
   Glyphs glyphs = Glyphs::unicode;
 };
@@ -32,7 +38,7 @@ struct StandardError {
   }
 };
 
-/// A progress line; it vanishes with the object. Drawn at most every `every` steps, so a step costs
+/// A progress line; on a terminal it vanishes with the object. Drawn at most every `every` steps, so a step costs
 /// one comparison.
 ///
 /// Example:
@@ -50,6 +56,7 @@ class Progress {
     if (options_.every <= 0) options_.every = std::max<std::int64_t>(1, options_.total / 100);
     options_.label = detail::printable(options_.label);
     if (options_.enabled) draw();
+    if (logs()) line_at_ = next_line();
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -59,6 +66,7 @@ class Progress {
   void advance(std::int64_t steps = 1) {
     done_ += steps;
     if (options_.enabled && done_ >= next_) draw();
+    if (logs() && options_.clock() >= line_at_) log();
   }
 
   /// Shows `text` at the end of the line from now on: the best so far, say.
@@ -75,11 +83,26 @@ class Progress {
     if (drawn_ > 0) sink_(fmt::format("\r{:{}}\r", "", drawn_));
     drawn_ = 0;
     options_.enabled = false;
+    options_.seconds_a_line = 0;
   }
 
   std::int64_t done() const { return done_; }
 
  private:
+  bool logs() const { return !options_.enabled && options_.seconds_a_line > 0; }
+  std::chrono::steady_clock::time_point next_line() const {
+    return options_.clock() + std::chrono::milliseconds{std::llround(options_.seconds_a_line * 1000)};
+  }
+  void log() {
+    line_at_ = next_line();
+    std::string line = fmt::format("{}: {}", options_.label, format_count(done_));
+    if (options_.total > 0) {
+      const double fraction = static_cast<double>(done_) / static_cast<double>(options_.total);
+      line += fmt::format(" of {}, {}", format_count(options_.total), format_percent(fraction, 0));
+    }
+    sink_(line + (note_.empty() ? "" : ", " + note_) + "\n");
+  }
+
   void draw() {
     next_ = done_ + options_.every;
     std::string line = truncated(note_.empty() ? text() : text() + "  " + note_, options_.max_width - 1,
@@ -101,6 +124,7 @@ class Progress {
   Sink sink_;
   std::int64_t done_ = 0;
   std::int64_t next_ = 0;
+  std::chrono::steady_clock::time_point line_at_{};
   std::string note_;
   int drawn_ = 0;  ///< columns of the line on the terminal
 };

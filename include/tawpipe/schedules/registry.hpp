@@ -6,6 +6,7 @@
 #include <any>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -107,6 +108,31 @@ class Registry {
     return found;
   }
 
+  /// More tasks than that for each computation are not expected.
+  static constexpr double most_of_computation = 16;
+
+  /// A number of the schedule that grows evenly with its microbatches, before that is built: from two
+  /// schedules of few microbatches. None where there are not many more, or they cannot be so few.
+  /// @param count  of a schedule, as a double
+  template <class Count>
+  std::optional<double> expected(std::string_view name, const ScheduleRequest& request, const Count& count) const {
+    const std::int64_t all = request.workload.microbatches();
+    const std::int64_t round = 2 * std::int64_t{request.nodes.ranks()};  // of what fills pipelines both ways
+    const std::int64_t few = all % round + round;
+    if (all < 8 * (few + round)) return std::nullopt;
+    const auto counted = [&](std::int64_t microbatches) {
+      ScheduleRequest fewer = request;
+      fewer.workload = request.workload.with_microbatches(microbatches);
+      return count(build(name, fewer));
+    };
+    try {
+      const double first = counted(few);
+      return first + (counted(few + round) - first) / static_cast<double>(round) * static_cast<double>(all - few);
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+  }
+
   /// Builds the schedule of that name. Options that are "auto" get their default value, unless the
   /// schedule interprets that itself.
   /// @throws InputError  for an unknown name or option, or an impossible size.
@@ -115,8 +141,12 @@ class Registry {
     const double ranks = request.nodes.ranks();
     // Each rank or stage processes each microbatch in each direction.
     const double stages = request.workload.is_abstract() ? ranks : std::max<double>(ranks, request.workload.model().layers);
-    schedules::check_tasks(name, 2 * stages * static_cast<double>(request.workload.microbatches()), request.workload,
-                           request.nodes.ranks());
+    const double computations = 2 * stages * static_cast<double>(request.workload.microbatches());
+    schedules::check_tasks(name, computations, request.workload, request.nodes.ranks());
+    if (computations > schedules::max_tasks / most_of_computation) {
+      const auto tasks = [](const Schedule& few) { return static_cast<double>(few.tasks().size()); };
+      schedules::check_tasks(name, expected(name, request, tasks).value_or(0), request.workload, request.nodes.ranks());
+    }
     Schedule built = builder.call(builder.make, name, request);
     if (request.offload.any()) return with_offload(built, request.offload);
     return built;  // in a conditional expression it would be copied

@@ -53,6 +53,7 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& regist
 #include <variant>
 #include <vector>
 
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/plan.hpp"
 
 namespace tawpipe::inline v0 {
@@ -129,6 +130,7 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
   if (variants.size() == 1 && recomputes.size() == 1) return best_of(fixed, variants[0], choice, registry);
   if (const std::optional<PlanRequest> request = request_of(fixed, variants, recomputes)) {
     PlanResult found = plan(*request, registry, one_by_one, [&](const PlanProgress& now) { return !any || now.best == nullptr; });
+    check_stop();  // the best so far is not what was asked for
     const auto chosen = [&](Plan& plan) -> Chosen {
       return {notable(std::move(plan.choice), choice, registry), plan.layout.recompute, plan.layout.recompute_layers,
               std::move(plan.summary)};

@@ -14,6 +14,7 @@ namespace tawpipe::inline v0 {
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
 /// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
 /// stopped.
+/// Told to stop by a StopScope of this thread, it ends at once with the best so far, if there is one.
 /// @param goes_on   called between rounds; false ends the search with the best so far, or soon after with the first
 /// @throws InputError  for an invalid problem, one of Problem::stack, or an unknown schedule or
 /// option.
@@ -35,6 +36,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 #if TAWPIPE_BODIES
 #include <variant>
 
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/detail/plan_search.hpp"
 
 namespace tawpipe::inline v0 {
@@ -61,7 +63,22 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
-  return detail::PlanSearch{request, registry, parallel, goes_on}.run();
+  const StopTold* const told = detail::stop_told;
+  const auto stoppable = [&](std::size_t count, FunctionRef<void(std::size_t)> run) {
+    parallel(count, [&](std::size_t i) {
+      const StopScope inherited{told};
+      check_stop();
+      run(i);
+    });
+  };
+  try {
+    PlanThreads threads{stoppable};
+    return detail::PlanSearch{request, registry, threads, goes_on}.run();
+  } catch (const Stopped&) {  // before the space was listed
+    PlanResult nothing;
+    nothing.stopped = true;
+    return nothing;
+  }
 }
 
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry) {

@@ -33,7 +33,7 @@ struct PlanCounts {
   std::int64_t candidates = 0;  ///< layouts times schedules, and what was tried around some
   std::int64_t bounded = 0;     ///< those with an individual bound
   std::int64_t simulated = 0;
-  // Why the others were not simulated.
+  // Each candidate is simulated or one of these. Why the others were not simulated.
   std::int64_t impossible = 0;  ///< the schedule does not exist for the layout
   std::int64_t memory = 0;      ///< needs more than available, under any timing
   std::int64_t time = 0;        ///< cannot be faster than the best found

@@ -111,6 +111,7 @@ class Predictor {
 #include <utility>
 #include <variant>
 
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/sharing.hpp"
@@ -204,6 +205,7 @@ void keep_better(std::optional<Answer>& best, Answer next) {
 inline Prediction predict(const Problem& problem, Schedule schedule, bool with_held) {
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
   const auto run = [&](const Schedule& tasks) {
+    check_stop();
     return std::visit([&](const auto& cost) { return simulate(tasks, problem.cluster, cost, problem.noise); }, problem.cost);
   };
   if (!has_bodies(schedule)) {
@@ -287,6 +289,7 @@ TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice, std::opt
 
 TAWPIPE_INLINE MinNeed Predictor::least(const ScheduleChoice& choice, detail::CollectiveTimes* known) const {
   const Built built = build_kept(choice);
+  check_stop();
   return std::visit(
       [&](const auto& cost) { return min_need(built.least(), problem_.cluster, cost, problem_.usable_memory, known); },
       problem_.cost);
@@ -307,13 +310,19 @@ TAWPIPE_INLINE bool Predictor::may_fit(const Built& built) const {
 }
 
 TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Work& work) const {
-  return registry_.build(choice.schedule, {.workload = work.replica,
-                                           .nodes = nodes_,
-                                           .options = choice.options,
-                                           .device_memory = memory_ * mesh_.shared(),
-                                           .speeds = speeds_,
-                                           .offload = problem_.offload,
-                                           .own_adapters = own_adapters_});
+  check_stop();
+  const ScheduleRequest request{.workload = work.replica,
+                                .nodes = nodes_,
+                                .options = choice.options,
+                                .device_memory = memory_ * mesh_.shared(),
+                                .speeds = speeds_,
+                                .offload = problem_.offload,
+                                .own_adapters = own_adapters_};
+  if (computations(work) > problem_.max_tasks / Registry::most_of_computation) {
+    const auto steps = [&](const Schedule& few) { return detail::steps(few, composition(few)); };
+    check_tasks(registry_.expected(choice.schedule, request, steps).value_or(0), work);
+  }
+  return registry_.build(choice.schedule, request);
 }
 
 TAWPIPE_INLINE Prediction Predictor::predict(Built built, const Work& work, bool with_held) const {
@@ -355,6 +364,7 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built,
     return std::nullopt;
   }
   if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
+  check_stop();
   FoldedSimulation folded = std::visit(
       [&](const auto& cost) {
         return simulate_folded(built.logical, whole, mesh_, with, problem_.cluster, cost, std::move(built.kept));

@@ -14,6 +14,7 @@
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/prefetch.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/simulate/event_queue.hpp"
@@ -178,7 +179,7 @@ class EngineRun {
       }
       settle();
       sharing_.solve(now_, [&](LinkSharing::FlowIndex flow, std::int32_t, std::int64_t finish) { expect(flow, finish); });
-      if (told_ != nullptr && ended_ >= tell_at_) tell();
+      if (ended_ >= tell_at_) tell();
     }
     require_all_ended();
     return std::move(times_);
@@ -305,7 +306,8 @@ class EngineRun {
 
   void tell() {
     tell_at_ = ended_ + std::max<std::size_t>(1, order_.tasks() / 100);
-    (*told_)(ended_, order_.tasks());
+    check_stop();
+    if (told_ != nullptr) (*told_)(ended_, order_.tasks());
   }
 
   void require_all_ended() const {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -111,4 +112,30 @@ TEST_CASE("a line stays within the terminal, or it could not be drawn over") {
   std::string out;
   Progress progress{{.label = "a very long\nlabel", .total = 10, .enabled = true, .max_width = 12}, Capture{&out}};
   CHECK(out == "\ra very lon…");  // 11 columns of 12
+}
+
+TEST_CASE("in a log there is a line each time that so many seconds are over") {
+  static std::chrono::steady_clock::time_point now{};
+  std::string out;
+  {
+    const auto clock = []() { return now; };
+    Progress progress{{.label = "plans", .total = 4000, .seconds_a_line = 10, .clock = clock}, Capture{&out}};
+    progress.advance(10);
+    progress.note("best 2 s");
+    now += std::chrono::milliseconds{9999};
+    progress.advance();
+    CHECK(out.empty());
+    now += std::chrono::milliseconds{1};
+    progress.advance(989);
+    CHECK(out == "plans: 1,000 of 4,000, 25%, best 2 s\n");
+    out.clear();
+    progress.advance(3000);
+    CHECK(out.empty());
+    now += std::chrono::seconds{25};
+    progress.advance(0);
+    progress.advance(0);
+    CHECK(out == "plans: 4,000 of 4,000, 100%, best 2 s\n");
+    out.clear();
+  }
+  CHECK(out.empty());
 }

@@ -13,6 +13,7 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/plan_requests.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/predict.hpp"
 
@@ -68,7 +69,7 @@ void check_like_exhaustive(PlanRequest request) {
   const PlanResult found = plan(request, shipped());
   CHECK(found.proven_best);
   const PlanCounts& counts = found.counts;
-  CHECK(counts.impossible + counts.memory + counts.time + counts.left + counts.simulated >= counts.candidates);
+  CHECK(counts.impossible + counts.memory + counts.time + counts.left + counts.simulated == counts.candidates);
   CHECK(counts.left == 0);
   for (const Plan& one : found.plans) CHECK(is_tried(request, one.layout, one.choice));
   REQUIRE(found.plans.empty() == !all.best.has_value());
@@ -190,6 +191,34 @@ TEST_CASE("a search that is stopped at once has a plan, and its progress only gr
   }
   const PlanResult nothing = plan(request(with_memory(1_KB)), shipped(), alone, [](const PlanProgress&) { return false; });
   CHECK(nothing.plans.empty());
+}
+
+TEST_CASE("a search that is told to stop ends where it is, with the best so far") {
+  const auto alone = [](std::size_t count, auto&& run) {
+    for (std::size_t i = 0; i < count; ++i) run(i);
+  };
+  const PlanRequest one = request(with_memory(1_GB), 96);
+  const Duration whole = plan(one, shipped()).plans[0].summary.makespan;
+  for (const int most : {0, 1, 10, 100, 1000, 10'000}) {
+    int asked = 0;
+    bool found = false;
+    const auto told = [&] { return ++asked > most; };
+    const tawpipe::StopScope scope{told};
+    const PlanResult stopped = plan(one, shipped(), alone, [&](const PlanProgress& now) {
+      found = now.best != nullptr;
+      return true;
+    });
+    CAPTURE(most);
+    CHECK(stopped.stopped == (asked > most));
+    CHECK((!stopped.plans.empty() || !found));
+    const PlanCounts& counts = stopped.counts;
+    CHECK(counts.impossible + counts.memory + counts.time + counts.left + counts.simulated == counts.candidates);
+    CHECK(counts.left >= 0);
+    if (!stopped.stopped) continue;
+    CHECK_FALSE(stopped.proven_best);
+    CHECK(stopped.bound <= whole);
+    CHECK(asked < most + 100);  // and did little more
+  }
 }
 
 TEST_CASE("the answer does not depend on the order in which candidates are worked on") {

@@ -11,6 +11,7 @@
 #include "support/clusters.hpp"
 #include "support/hand_built.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -50,6 +51,17 @@ TEST_CASE("who watches a simulation is told how many tasks have ended, and only 
   told.clear();
   simulate(schedule, support::cluster(2), no_overhead);
   CHECK(told.empty());
+}
+
+TEST_CASE("a simulation that is told to stop ends early") {
+  auto b = two_lanes(2);
+  for (int i = 0; i < 300; ++i) b.add(pass(0, 1, 1_GB), {});
+  const Schedule schedule = b.build();
+  int asked = 0;
+  const auto told = [&] { return ++asked > 3; };
+  const tawpipe::StopScope scope{told};
+  CHECK_THROWS_AS(simulate(schedule, support::cluster(2), no_overhead), tawpipe::Stopped);
+  CHECK(asked == 4);
 }
 
 TEST_CASE("lanes run in order, whether or not tasks share a buffer") {

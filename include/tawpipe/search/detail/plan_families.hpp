@@ -41,6 +41,7 @@ class PlanFamilies : public PlanTurns {
       std::vector<Outcome> one{{.candidate = candidate.candidate, .cost = 0}};
       if (spent_ + cost_to_simulate(candidate) > most) continue;
       simulate(one);
+      ++result_.counts.candidates;  // once more: its bound has counted
       take(one[0]);
       tell_progress();
     }

@@ -337,7 +337,6 @@ class PlanRounds {
     ++result_.counts.simulated;
     if (plan.estimated) estimated_ = std::min(estimated_, plan.bound);
     if (!plan.summary.fits()) {
-      ++result_.counts.memory;
       if (result_.closest.empty() || plan.summary.fullest() < result_.closest[0].summary.fullest()) {
         result_.closest.assign(1, std::move(plan));
       }

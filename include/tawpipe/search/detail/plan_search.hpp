@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/detail/plan_families.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
 
@@ -22,6 +23,21 @@ class PlanSearch : PlanFamilies {
   using PlanFamilies::PlanFamilies;
 
   PlanResult run() {
+    bool whole = true;
+    try {
+      search();
+    } catch (const Stopped&) {
+      whole = false;
+      result_.stopped = true;
+    }
+    const StopScope to_the_end{nullptr};
+    finish();
+    if (!whole) forget_unfinished();
+    return std::move(result_);
+  }
+
+ private:
+  void search() {
     result_.counts.layouts = static_cast<std::int64_t>(layouts_.size());
     tell_progress();
     order_layouts();
@@ -54,11 +70,15 @@ class PlanSearch : PlanFamilies {
     look_around_best();
     simulate_families();
     look_around_best();
-    finish();
-    return std::move(result_);
   }
-
- private:
+  /// What a round had begun is left, and any layout's bound is one of what is left.
+  void forget_unfinished() {
+    PlanCounts& counts = result_.counts;
+    counts.left = counts.candidates - counts.impossible - counts.memory - counts.time - counts.simulated;
+    const auto least = std::min_element(min_times_.begin(), min_times_.end());
+    result_.bound = least == min_times_.end() ? Duration{} : std::min(result_.bound, *least);
+    result_.proven_best = false;
+  }
   /// Cheap candidates come first only to have a result: slightly better ones are skipped for the
   /// best of all.
   bool worth_simulating() const {
@@ -154,6 +174,7 @@ class PlanSearch : PlanFamilies {
     }
     for (; next < parts_.size(); ++next) {
       if (!is_open(parts_[next])) continue;
+      ++result_.counts.candidates;
       ++result_.counts.left;
       left_ = std::min(left_, parts_[next].need.time);
       lose(parts_[next].choice, parts_[next].need.time);
@@ -283,7 +304,10 @@ class PlanSearch : PlanFamilies {
 
   void finish() {
     if (result_.stopped) {
-      for (const auto& [which, early] : early_) take_plan(early.plan);
+      for (const auto& [which, early] : early_) {
+        ++result_.counts.candidates;  // once more: it is also left
+        take_plan(early.plan);
+      }
     }
     drop_slow();
     for (; next_ < order_.size(); ++next_) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
 #include "tawpipe/search/detail/plan_rounds.hpp"
 
@@ -52,6 +53,7 @@ class PlanTurns : public PlanRounds {
     std::vector<double> guess;
     bounds_.prepare(layouts_, parallel_);
     for (const PlanLayout& layout : layouts_) {
+      check_stop();
       min_times_.push_back(bounds_.min_time(layout));
       holds_.push_back(bounds_.can_hold(layout) ? 1 : 0);
       guess.push_back(to_seconds(min_times_.back()) * usual_wait(layout) * std::max(1.0, bounds_.usual_share(layout)) *
