@@ -17,6 +17,7 @@
 #if TAWPIPE_COMMAND_EXECUTES
 #include "choose_kernels.hpp"
 #endif
+#include "commands/advice.hpp"
 #include "commands/chakra.hpp"
 #include "commands/completion.hpp"
 #include "commands/exchange.hpp"
@@ -28,6 +29,7 @@
 #include "execution_flags.hpp"
 #include "flags.hpp"
 #include "instruments.hpp"
+#include "report_file.hpp"
 #include "request.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
@@ -234,6 +236,8 @@ int run(int argc, char** argv) {
     for (const auto& text : completions(app, {given.begin() + 1, given.end()})) write_output("-", text + "\n");
     return ok;
   }
+  command_line = "tawpipe";
+  for (const std::string& word : given) command_line += " " + shell_word(word);
   given = without_help_word(std::move(given));
   try {
     std::vector<std::string> arguments = with_config(app, given);

@@ -5,7 +5,8 @@
 
 namespace tawpipe::sim {
 
-void ReportFile::write(const ReportPage& page) {
+void ReportFile::write(ReportPage page) {
+  page.invocation = command_line;
   write_html_report(page, [&](std::string_view text) { (*file_)(text); });
   file_->finish();
 }

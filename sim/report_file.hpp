@@ -10,6 +10,9 @@
 
 namespace tawpipe::sim {
 
+/// The command as a shell takes it, for its pages: main() sets it.
+inline std::string command_line;
+
 /// The page of a command, opened before the work so that an unwritable path is detected early.
 class ReportFile {
  public:
@@ -19,7 +22,7 @@ class ReportFile {
   }
   explicit operator bool() const { return file_.has_value(); }
   /// @pre *this. @throws InputError  as write_html_report()
-  void write(const ReportPage& page);
+  void write(ReportPage page);
 
  private:
   std::optional<OutputFile> file_;

@@ -67,6 +67,11 @@ class Reports(unittest.TestCase):
         done = subprocess.run([COMMAND, *arguments, "--report", page, "--json", numbers], stdout=subprocess.DEVNULL, check=False)
         self.assertIn(done.returncode, codes)
         self.browser.get(page.as_uri())
+        made = self.browser.find_element(By.ID, "command").text
+        self.assertTrue(made.startswith(" ".join(["tawpipe", arguments[0]])), made)
+        self.assertIn(f"--report {page}", made)
+        version = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        self.assertTrue(made.endswith(f"({version})"), made)
         answer = json.loads(numbers.read_text())
         self.assertEqual(self.script("report.data.answer"), answer)
         return answer
@@ -113,6 +118,14 @@ class Reports(unittest.TestCase):
         return max(1, took / usual)
 
     def assert_no_errors(self):
+        # Nothing tall is empty: neither text, nor anything drawn in it.
+        holes = self.script("[...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().height > 200 &&"
+                            " !one.textContent.trim() && !one.closest('svg') && !(one.tagName === 'CANVAS' && "
+                            "new Uint32Array(one.getContext('2d').getImageData(0, 0, one.width, one.height).data.buffer).some(Boolean))"
+                            ").map((one) => one.outerHTML.slice(0, 200))")
+        self.assertEqual(holes, [])
+        for hidden in self.browser.find_elements(By.CSS_SELECTOR, "[hidden]"):
+            self.assertFalse(hidden.is_displayed(), hidden.get_attribute("outerHTML")[:200])
         self.assertEqual([line for line in self.browser.get_log("browser") if line["level"] == "SEVERE"], [])
 
     def test_simulate(self):
@@ -231,6 +244,18 @@ class Reports(unittest.TestCase):
         points = self.told(".pareto .point")
         self.assertGreaterEqual(len(points), len(numbers["pareto"]))
         self.assertEqual(self.hover(self.browser.find_element(By.CSS_SELECTOR, ".pareto .point")), points[0])
+        self.assert_no_errors()
+
+    def test_a_folded_plan_has_no_hole_and_one_total(self):
+        numbers = self.run_and_open("plan", "--cluster", "dgx-h100*2", *LLAMA, "--data-parallel", "8")
+        self.assertGreater(numbers["plans"][0]["folding"]["factor"], 1)
+        self.assertFalse(self.browser.find_element(By.ID, "links").is_displayed())
+        for device in self.browser.find_elements(By.CSS_SELECTOR, "#cluster .device"):
+            self.assertIn("keeps the weights of stage", device.get_attribute("aria-label"))
+        all_of = f"of {numbers['searched']['candidates']:,} "
+        self.assertTrue(all(all_of in told for told in self.told(".fates rect")), self.told(".fates rect"))
+        parts = sum(numbers["dropped"].values()) + numbers["searched"]["simulated"]
+        self.assertEqual(parts, numbers["searched"]["candidates"])
         self.assert_no_errors()
 
     def test_plan_for_several_numbers_of_devices(self):

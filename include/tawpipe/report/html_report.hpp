@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/version.hpp"
 #include "tawpipe/report/colors.hpp"
 #include "tawpipe/report/detail/html_page.hpp"
 #include "tawpipe/report/detail/page_commands.hpp"
@@ -105,16 +107,48 @@ inline nlohmann::ordered_json packed_rows(const std::vector<std::vector<double>>
   return all;
 }
 
-/// "0, 3 to 5": the stages whose weights each rank keeps.
-inline std::vector<std::string> owned_stages(const Schedule& schedule) {
+/// Text in an element of the page.
+inline std::string element_text(std::string_view text) {
+  std::string safe;
+  for (const char c : text) safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return safe;
+}
+
+/// [rank] the one that is drawn for it. Of a folded schedule only some are: the first on each axis
+/// that is folded.
+inline std::vector<int> drawn_ranks(const Schedule& schedule, const Mesh& mesh) {
+  std::vector<int> drawn(static_cast<std::size_t>(schedule.ranks()));
+  std::iota(drawn.begin(), drawn.end(), 0);
+  if (mesh.is_plain()) return drawn;
+  const Mesh whole = mesh.over(schedule.ranks());
+  MeshPlace most;
+  for (const int rank : drawn) {
+    const MeshPlace place = whole.place(Rank{rank});
+    if (schedule.program(Rank{rank}, 0).empty()) continue;
+    for (const MeshAxis axis : whole.order) most[axis] = std::max(most[axis], place[axis]);
+  }
+  for (int& rank : drawn) {
+    MeshPlace place = whole.place(Rank{rank});
+    for (const MeshAxis axis : whole.order) place[axis] = std::min(place[axis], most[axis]);
+    rank = number(whole.rank(place));
+  }
+  return drawn;
+}
+
+/// "0, 3 to 5": the stages whose weights each rank keeps, whole or, without a stage of its own, a shard
+/// of all. @param drawn  [rank] drawn_ranks()
+inline std::vector<std::string> owned_stages(const Schedule& schedule, const std::vector<int>& drawn) {
   std::vector<std::vector<int>> stages(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<char> shards(stages.size(), 0);
   for (const Buffer& buffer : schedule.buffers()) {
-    if (buffer.persistent && buffer.kind() == BufferKind::weights && buffer.stage() != none<StageId>) {
-      stages[index(buffer.rank)].push_back(number(buffer.stage()));
-    }
+    if (!buffer.persistent || buffer.kind() != BufferKind::weights) continue;
+    const bool whole = buffer.stage() != none<StageId>;
+    if (whole) stages[index(buffer.rank)].push_back(number(buffer.stage()));
+    if (!whole && buffer.bytes > Bytes{}) shards[index(buffer.rank)] = 1;
   }
   std::vector<std::string> texts;
-  for (std::vector<int>& of_rank : stages) {
+  for (const int rank : drawn) {
+    std::vector<int>& of_rank = stages[static_cast<std::size_t>(rank)];
     std::sort(of_rank.begin(), of_rank.end());
     of_rank.erase(std::unique(of_rank.begin(), of_rank.end()), of_rank.end());
     std::string text;
@@ -124,7 +158,8 @@ inline std::vector<std::string> owned_stages(const Schedule& schedule) {
       text += concat(text.empty() ? "" : ", ", of_rank[i], last > i ? concat(" to ", of_rank[last]) : std::string{});
       i = last + 1;
     }
-    texts.push_back(std::move(text));
+    const bool shard = text.empty() && shards[static_cast<std::size_t>(rank)] != 0;
+    texts.push_back(shard ? concat("0 to ", schedule.stages().size() - 1, ", a shard of each") : std::move(text));
   }
   return texts;
 }
@@ -246,7 +281,7 @@ inline nlohmann::ordered_json report_json(const ReportEntry& entry) {
   }
   json["cluster"] = wiring_json(cluster);
   json["axes"] = places_of(entry.mesh, schedule.ranks());
-  json["owns"] = owned_stages(schedule);
+  json["owns"] = owned_stages(schedule, drawn_ranks(schedule, entry.mesh));
   return json;
 }
 
@@ -289,9 +324,13 @@ void write_html_report(const ReportPage& page, Sink&& sink) {
   for (const ReportEntry& entry : page.entries) json["schedules"].push_back(detail::report_json(entry));
 
   const std::string_view whole{detail::html_page};
+  const std::size_t command = whole.find("@COMMAND@");
   const std::size_t data = whole.find("@DATA@");
   const std::size_t script = whole.find("@SCRIPT@");
-  sink(whole.substr(0, data));
+  const std::string made = page.invocation.empty() ? concat("tawpipe ", page.command) : page.invocation;
+  sink(whole.substr(0, command));
+  sink(std::string_view{detail::element_text(concat(made, "   (tawpipe ", version, ")"))});
+  sink(whole.substr(command + 9, data - command - 9));
   sink(std::string_view{detail::script_text(json)});
   sink(whole.substr(data + 6, script - data - 6));
   for (const char* part :

@@ -41,6 +41,8 @@ struct ReportPage {
   nlohmann::ordered_json answer;       ///< the command's --json output
   std::vector<std::string> notes{};    ///< sentences, shown with the result
   std::vector<ReportEntry> entries{};  ///< timelines, below one another, on one clock
+  /// the whole command as a shell takes it, "tawpipe plan --cluster 2x8"; "": not made by a command
+  std::string invocation{};
 };
 
 }  // namespace tawpipe

@@ -48,7 +48,8 @@ std::string page_of(std::vector<ReportEntry> entries) {
                               .problem = "what was asked",
                               .answer = {{"results", 2}},
                               .notes = {"by the way"},
-                              .entries = std::move(entries)},
+                              .entries = std::move(entries),
+                              .invocation = "tawpipe compare --model '<b>&'"},
                              [&](std::string_view text) { page += text; });
   return page;
 }
@@ -70,6 +71,8 @@ TEST_CASE("a report is one page that needs nothing else, with the data of its pr
   CHECK(page.find("@DATA@") == std::string::npos);
   CHECK(page.find("@SCRIPT@") == std::string::npos);
   for (const char* outside : {"src=", "href=", "http:", "https:", "import "}) CHECK(page.find(outside) == std::string::npos);
+  CHECK(page.find(std::string{"tawpipe compare --model '&lt;b>&amp;'   (tawpipe "} + tawpipe::version + ")</small>") !=
+        std::string::npos);
   const nlohmann::json data = data_of(page);
   REQUIRE(data.at("schedules").size() == 2);
   CHECK(data.at("title") == "</script> and more");
@@ -139,7 +142,16 @@ TEST_CASE("ranks have their places on the mesh; of a folded prediction those are
   const nlohmann::json one = data_of(page_of({ReportEntry::of("folded", prediction, problem)})).at("schedules")[0];
   CHECK(one.at("axes") == nlohmann::json{"p0 d0", "p1 d0", "p0 d1", "p1 d1"});
   CHECK(one.at("drawn") == nlohmann::json{0, 1});
+  CHECK(one.at("owns") == nlohmann::json{"0", "1", "0", "1"});
   CHECK(one.at("links").empty());
+}
+
+TEST_CASE("ranks that keep a shard of everything are said to") {
+  Problem problem = small_problem();
+  problem.schedules = {{"fsdp"}};
+  const Prediction prediction = predict(problem, tawpipe::shipped_schedules());
+  const nlohmann::json one = data_of(page_of({ReportEntry::of("fsdp", prediction, problem)})).at("schedules")[0];
+  CHECK(one.at("owns") == nlohmann::json(std::vector<std::string>(4, "0 to 9, a shard of each")));
 }
 
 TEST_CASE("a report of more than a browser draws is refused") {

@@ -1,4 +1,5 @@
-// The page of a report: its elements and their style, with @DATA@ and @SCRIPT@ as placeholders.
+// The page of a report: its elements and their style, with @COMMAND@, @DATA@ and @SCRIPT@ as
+// placeholders.
 // Not: the drawing (page_*.hpp) nor its data (html_report.hpp).
 #pragma once
 
@@ -16,8 +17,9 @@ inline constexpr char html_page[] = R"page(<!doctype html>
 @media (prefers-color-scheme: dark) {
   :root { --back: #16181c; --text: #e8e8e8; --soft: #a0a4ab; --line: #3a3e46; --panel: #20242b; --gap: #2b3038; --pick: #fff; --accent: #56b4e9; }
 }
+[hidden] { display: none !important; }
 body { margin: 0 auto; max-width: 1600px; padding: 0 1.5rem 3rem; background: var(--back); color: var(--text); font: 14px/1.45 system-ui, sans-serif; }
-header { border-bottom: 1px solid var(--line); padding: 1rem 0 0.6rem; } header small { color: var(--accent); font-weight: 600; letter-spacing: 0.02em; }
+header { border-bottom: 1px solid var(--line); padding: 1rem 0 0.6rem; } header small { color: var(--accent); font-weight: 600; overflow-wrap: anywhere; white-space: pre-wrap; }
 h1 { font-size: 1.5rem; margin: 0.1rem 0 0.4rem; } h2 { font-size: 1.1rem; margin: 1.8rem 0 0.5rem; } h3 { font-size: 0.95rem; margin: 1.1rem 0 0.3rem; }
 pre { color: var(--soft); margin: 0; white-space: pre-wrap; font-size: 12.5px; } p { margin: 0.5rem 0; max-width: 60rem; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: 0.7rem; margin: 1rem 0 0.4rem; } .cards:empty { display: none; }
@@ -51,7 +53,7 @@ figcaption { font-weight: 600; margin: 0.8rem 0 0.3rem; } h2 select { font-size:
 </style>
 </head>
 <body>
-<header><small id="command"></small><h1 id="title"></h1><pre id="problem"></pre></header>
+<header><small id="command">@COMMAND@</small><h1 id="title"></h1><pre id="problem"></pre></header>
 <div class="cards" id="cards"></div>
 <div id="outcome"></div>
 <div id="of_schedules" hidden>

@@ -152,7 +152,7 @@ function time_parts(all) {
 // What became of all candidates of a plan.
 function fates(one, several) {
   const parts = [["cannot be", one.dropped.impossible, "#8a8f98"], ["need too much memory", one.dropped.memory, "#d55e00"], ["cannot be faster, by a bound", one.dropped.time, "#e69f00"], ["simulated", one.searched.simulated, "#009e73"], ["not looked at", one.dropped.left, "#cc79a7"]];
-  const all = Math.max(1, parts.reduce((sum, [, n]) => sum + n, 0)), most = Math.max(...parts.map(([, n]) => n), 1);
+  const all = one.searched.candidates, most = Math.max(...parts.map(([, n]) => n), 1);
   const picture = draw("svg", { width: 560, height: 24 * parts.length + 6, role: "group", class: "fates", style: "max-width:100%" });
   parts.forEach(([name, n, color], i) => picture.append(draw("text", { x: 176, y: 24 * i + 17, "text-anchor": "end" }, name),
     telling(draw("rect", { x: 184, y: 24 * i + 4, width: Math.max(1, n / most * 280), height: 18, fill: color }), `${count(n)} of ${count(all)} ${name}`), draw("text", { x: 190 + n / most * 280, y: 24 * i + 17 }, count(n))));
@@ -189,7 +189,7 @@ function waits_picture() {
 }
 
 const began = performance.now();
-$("title").textContent = data.title; document.title = `${data.title} - tawpipe`; $("command").textContent = `tawpipe ${data.command}`;
+$("title").textContent = data.title; document.title = `${data.title} - tawpipe`;
 $("problem").textContent = data.problem;
 COMMANDS[data.command]();
 for (const note of data.notes) $("outcome").append(el("p", {}, note));

@@ -39,9 +39,9 @@ function duration(ps) {
 const trimmed = (text) => text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");  // "5.000 s" as 5 s, on axes
 const seconds = (s) => s === 0 ? "0 s" : duration(s * 1e12);
 function scaled(value, unit, base) {
-  const names = base === 1024 ? ["", "Ki", "Mi", "Gi", "Ti"] : ["", "k", "M", "G", "T"];
+  const names = base === 1024 ? ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] : ["", "k", "M", "G", "T", "P", "E", "Z"];
   let i = 0;
-  while (value >= base && i < 4) { value /= base; ++i; }
+  while (value >= base && i < names.length - 1) { value /= base; ++i; }
   return (i ? value.toPrecision(3) : Number(value.toPrecision(3))) + " " + names[i] + unit;
 }
 const bytes = (value) => scaled(value, "B", 1024);

@@ -100,7 +100,7 @@ function drawCluster() {
       if (node >= most) continue;
       const [x, y] = at(i), limit = shown.limit[rank] || 0, peak = shown.peak[rank] || 0, part = limit ? Math.min(1, peak / limit) : 0;
       const owns = shown.owns[rank] || "", place = (shown.axes[rank] || "");
-      const told = [`rank ${rank}: ${type.devices[i]}`, place && `at ${place}`, owns ? `keeps the weights of stage ${owns}` : "keeps no weights", limit ? `${bytes(peak)} at its peak, of ${bytes(limit)}` : `${bytes(peak)} at its peak`].filter(Boolean).join("\n");
+      const told = [`rank ${rank}: ${type.devices[i]}`, place && `at ${place}`, owns ? `keeps the weights of stage ${owns}` : "keeps no weights", shown.drawn.includes(rank) || "not drawn: does what one that is drawn does", limit ? `${bytes(peak)} at its peak, of ${bytes(limit)}` : `${bytes(peak)} at its peak`].filter((line) => line && line !== true).join("\n");
       const device = draw("g", { class: "device" });
       device.append(draw("rect", { class: "panel", x, y, width: wide - 8, height: tall, rx: 4 }), draw("rect", { x: x + 1, y: y + tall - 6, width: (wide - 10) * part, height: 5, fill: limit && peak > limit ? "#d55e00" : "#009e73" }),
         draw("text", { x: x + 5, y: y + 14 }, String(rank)), draw("text", { class: "soft", x: x + 5, y: y + 28 }, place.slice(0, 11)), draw("text", { x: x + 5, y: y + 43 }, owns ? ("W " + owns).slice(0, 11) : ""));
