@@ -37,8 +37,8 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
   add_count(app, "--task-limit", request.task_seconds, "mpi, cuda: give up a task that takes longer, and name it (default 60)",
             "SECONDS", "Execution");
   add_count(app, "--connect-limit", request.connect_seconds,
-            "cuda: give up communicators that take longer to connect, as all do in the first step; mpi: give up MPI's\nstart "
-            "(default 600)",
+            "cuda: give up communicators that take longer to connect, as all do in the first step (default 600);\nmpi: give up "
+            "MPI's start (default 120)",
             "SECONDS", "Execution");
   add_count(app, "--max-ctas", request.max_ctas,
             "cuda: GPU processors that a communication takes at most (default: 8 for a message between two\nranks, 16 for a "
@@ -101,6 +101,8 @@ void ExecutionCommands::add_train(CLI::App& app) {
            "Problem");
   add_text(train, "--save-huggingface", request.save_huggingface, "At the end, write the weights as transformers reads them",
            "FOLDER", "Output");
+  train.add_flag("--overwrite", request.overwrite, "--save, --save-huggingface: replace what another run has saved there")
+      ->group("Output");
   add_count(train, "--log-every", request.log_every, "Steps from one line to the next (default 10)", "N", "Output");
   add_json_flag(train, request.json, "losses, speed and traffic");
   add_report_flag(train, request.report, "losses, times of steps, and the last step's timeline above its prediction");

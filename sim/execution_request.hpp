@@ -12,15 +12,15 @@ namespace tawpipe::sim {
 
 /// The flags for executing a schedule.
 struct ExecutionRequest {
-  std::string backend = "host";        ///< or "mpi", "cuda"
-  std::int64_t gpus = 0;               ///< for a process without a launcher (cuda); 0: as many as ranks
-  std::int64_t task_seconds = 60;      ///< limit for a task (mpi, cuda)
-  std::int64_t connect_seconds = 600;  ///< the same for communicators that connect (cuda), and of MPI's start
-  std::int64_t max_ctas = 0;           ///< maximum of SMs for a communication; 0: 8 for a message, 16 for a collective (cuda)
-  std::int64_t loss_chunk = 0;         ///< entries of the vocabulary at a time; 0: all
-  bool try_products = false;           ///< matrix products' algorithms are found by trial (cuda)
-  bool graph = false;                  ///< every step but the first is one CUDA graph (cuda)
-  std::string cluster;                 ///< ranks of each node; "": one rank, or with MPI from the launcher
+  std::string backend = "host";      ///< or "mpi", "cuda"
+  std::int64_t gpus = 0;             ///< for a process without a launcher (cuda); 0: as many as ranks
+  std::int64_t task_seconds = 60;    ///< limit for a task (mpi, cuda)
+  std::int64_t connect_seconds = 0;  ///< the same for communicators that connect (cuda), and of MPI's start; 0: the default
+  std::int64_t max_ctas = 0;         ///< maximum of SMs for a communication; 0: 8 for a message, 16 for a collective (cuda)
+  std::int64_t loss_chunk = 0;       ///< entries of the vocabulary at a time; 0: all
+  bool try_products = false;         ///< matrix products' algorithms are found by trial (cuda)
+  bool graph = false;                ///< every step but the first is one CUDA graph (cuda)
+  std::string cluster;               ///< ranks of each node; "": one rank, or with MPI from the launcher
   std::string schedule = "tawpipe";
   std::vector<std::string> options;  ///< key=value
   std::string dtype = "f32";
@@ -32,6 +32,12 @@ struct ExecutionRequest {
   std::uint64_t chaos_seed = 0;
   RunIdentity identity;  ///< further values that must be equal on all ranks
   std::string problem;   ///< why this rank cannot start, known before the ranks meet; empty: it can
+
+  /// A launcher starts all processes of MPI at once, or not at all; communicators are also compiled for
+  /// and tuned while they connect.
+  double connect_limit() const {
+    return connect_seconds > 0 ? static_cast<double>(connect_seconds) : backend == "mpi" ? 120 : 600;
+  }
 };
 
 }  // namespace tawpipe::sim

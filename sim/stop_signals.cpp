@@ -21,7 +21,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-constexpr std::array taken_signals{SIGINT, SIGTERM, SIGUSR1};
+constexpr std::array taken_signals{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 constexpr std::string_view plain_note = "\ntawpipe: stops after this step, with a checkpoint; once more stops at once\n";
 constexpr const char* late_note = "tawpipe: the step took too long: no checkpoint of it\n";
 
@@ -77,7 +77,18 @@ void find_grace() {
 
 int stop_signal() { return stopped_by; }
 
-std::string_view name_of_signal(int signal) { return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1"; }
+std::string_view name_of_signal(int signal) {
+  switch (signal) {
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    default:
+      return "SIGUSR1";
+  }
+}
 
 StopSignals::StopSignals(bool wanted, bool tells) : wanted_{wanted} {
   if (!wanted_) return;

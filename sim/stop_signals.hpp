@@ -1,5 +1,5 @@
-// Signals that end a training after a step, with a checkpoint: SIGINT, SIGTERM, and SIGUSR1, which
-// launchers and schedulers send.
+// Signals that end a training after a step, with a checkpoint: SIGINT, SIGTERM, SIGHUP of a terminal
+// that is closed, and SIGUSR1, which launchers and schedulers send.
 // Not: how all ranks agree on the step (execute/iteration.hpp); how a run that has failed leaves
 // (leave.hpp).
 #pragma once

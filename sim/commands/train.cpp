@@ -86,11 +86,12 @@ Values<T> collect(Executor& executor) {
 }
 
 template <class T, class Executor>
-void save(Executor& executor, const TrainRequest& request, const Run& run, std::int64_t step) {
+void save(Executor& executor, const TrainRequest& request, const Run& run, const std::string& name, std::int64_t step) {
   const Values<T> values = collect<T>(executor);
   if (!executor.is_root()) return;
   training::TrainingState state = run.state;
   state.step = step;
+  state.run = name;
   const auto give = [&](const training::CheckpointPart& part, std::span<std::byte> bytes) {
     const std::vector<T>& all = part.value == ParameterValue::weight         ? values.weights
                                 : part.value == ParameterValue::first_moment ? values.first
@@ -100,7 +101,7 @@ void save(Executor& executor, const TrainRequest& request, const Run& run, std::
     std::copy(from.begin(), from.end(), bytes.begin());
   };
   try {
-    training::write_checkpoint(request.save, run.model.model, run.model.constants, state, give);
+    training::write_checkpoint(request.save, run.model.model, run.model.constants, state, give, 2, request.overwrite);
   } catch (const InputError& error) {  // the request is right, but the disk is full or gone: a failure of the run
     throw DeviceError(concat("step ", step, " is trained, but its checkpoint is not written: ", error.what()));
   }
@@ -114,6 +115,30 @@ void make_folder(const std::string& folder) {
   if (error) throw InputError(concat("cannot write to folder ", quote(folder), ": ", error.message()));
 }
 
+/// The run that saves in a folder: the one that is resumed there, otherwise a new one.
+/// @throws InputError  if another's checkpoints are there, unless they may be overwritten
+std::string name_of_run(const TrainRequest& request, const Run& run) {
+  std::error_code ignored;
+  const auto folder = run.checkpoint ? std::filesystem::canonical(run.checkpoint->path(), ignored).parent_path() : "";
+  if (run.checkpoint && std::filesystem::equivalent(folder, request.save, ignored)) return run.state.run;
+  if (const auto found = training::other_run_in(request.save); found && !request.overwrite) {
+    throw InputError(concat("--save ", quote(request.save), " holds ", quote(*found), " of another run; give another folder, ",
+                            *found == "latest" ? "" : concat("go on with that run (--resume ", quote(request.save), ") "),
+                            "or replace it (--overwrite)"));
+  }
+  return training::new_run_name();
+}
+
+/// @throws InputError  if there are other weights, unless they may be overwritten
+void check_weights_folder(const TrainRequest& request) {
+  if (request.save_huggingface.empty() || request.overwrite) return;
+  for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
+    if (!std::filesystem::exists(std::filesystem::path{request.save_huggingface} / name)) continue;
+    throw InputError(concat("--save-huggingface ", quote(request.save_huggingface), " holds ", quote(name),
+                            " already; give another folder, or replace it (--overwrite)"));
+  }
+}
+
 /// The files written after training. Opened before, so that an unwritable path is detected early.
 struct TrainOutputs {
   std::optional<OutputFile> timeline;
@@ -123,17 +148,22 @@ struct TrainOutputs {
   ReportFile report;
 
   std::optional<training::FolderLock> lock;  ///< no other run may save there
+  std::string name;                          ///< of the run that saves there
 
-  TrainOutputs(const TrainRequest& request, const Schedule& run) : report{request.report} {
-    if (report && 2 * run.tasks().size() > max_report_tasks) {
-      throw InputError(concat("--report: ", run.tasks().size(),
+  TrainOutputs(const TrainRequest& request, const Run& run, const Schedule& executed) : report{request.report} {
+    if (report && 2 * executed.tasks().size() > max_report_tasks) {
+      throw InputError(concat("--report: ", executed.tasks().size(),
                               " tasks, measured and predicted, are too many for a page; the most is ", max_report_tasks / 2,
                               "; leave it out, or take --trace"));
     }
     for (const auto& folder : {request.save, request.save_huggingface}) {
       if (!folder.empty()) make_folder(folder);
     }
-    if (!request.save.empty()) lock.emplace(request.save);
+    check_weights_folder(request);
+    if (!request.save.empty()) {
+      lock.emplace(request.save);
+      name = name_of_run(request, run);
+    }
     if (!request.timeline.empty()) timeline.emplace(request.timeline);
     if (!request.schedule_out.empty()) schedule.emplace(request.schedule_out);
     if (!request.trace.empty()) trace.emplace(request.trace);
@@ -190,10 +220,11 @@ class Report {
     if (enabled_) write_output("-", text);
   }
   void step(std::int64_t step, double loss, double rate, double tokens_per_second, double seconds_left) {
+    if (standard_output_hung_up()) enabled_ = false;  // its terminal is gone: SIGHUP ends the run with a checkpoint
     if (!enabled_) return;
     const std::string line =
         fmt::format("step {:>6}/{}  loss {:.4f}  learning rate {:.2e}  {} tokens/s  {} left", step, request_.steps, loss, rate,
-                    format_count(static_cast<std::int64_t>(tokens_per_second + 0.5)),
+                    format_rounded(tokens_per_second),
                     seconds_left < 8.64e6 ? format_duration(seconds(std::max(seconds_left, 0.0))) : "more than 100 days");
     const bool logged = step % request_.log_every == 0 || step == request_.steps;
     if (progress_is_shown() && !logged) {
@@ -217,7 +248,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   const Schedule& schedule = executor.schedule();
   const training::TokenWindows source = run.source();
   std::optional<TrainOutputs> outputs;
-  if (executor.is_root()) outputs.emplace(request, schedule);
+  if (executor.is_root()) outputs.emplace(request, run, schedule);
   load_start<T>(executor, run);
   Report report{request, executor.is_root()};
   report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
@@ -250,7 +281,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     const double tokens = static_cast<double>(run.model.batch.global_batch * run.model.batch.sequence) * done;
     report.step(step, last.loss(), rate, tokens / elapsed, elapsed / done * static_cast<double>(request.steps - step));
     const bool due = (request.save_every > 0 && step % request.save_every == 0) || step == request.steps || last.stop != 0;
-    if (saves && due) save<T>(executor, request, run, step);
+    if (saves && due) save<T>(executor, request, run, outputs ? outputs->name : "", step);
   }
   const std::int64_t trained = step - 1;
   const int signal = trained < request.steps ? last.stop : 0;

@@ -28,6 +28,7 @@ struct TrainRequest {
   std::int64_t save_every = 0;
   std::string resume;            ///< a folder
   std::string save_huggingface;  ///< a folder
+  bool overwrite = false;        ///< what other runs have saved in these
   std::int64_t log_every = 10;
   std::string json;
   std::string timeline;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -84,6 +85,9 @@ Run resolve_run(const TrainRequest& request) {
   if (request.steps < 1) throw InputError("--steps is missing; give how many steps to train");
   if (request.sequence < 1) throw InputError("--sequence is missing; give the tokens of one sequence, such as 128");
   if (request.global_batch < 1) throw InputError("--global-batch is missing; give the sequences of one step");
+  if (request.overwrite && request.save.empty() && request.save_huggingface.empty()) {
+    throw InputError("--overwrite is of --save and --save-huggingface; give one of them");
+  }
   if (!(request.clip >= 0 && std::isfinite(request.clip))) {
     throw InputError(concat("--clip ", request.clip, " is impossible; it must be a number of at least 0 (0: any norm)"));
   }
@@ -96,6 +100,10 @@ Run resolve_run(const TrainRequest& request) {
   }
   run.model.batch = {.sequence = request.sequence, .microbatch_size = request.microbatch, .global_batch = request.global_batch};
   run.model.batch.check();
+  if (run.model.batch.microbatches() > std::numeric_limits<std::int32_t>::max()) {
+    throw InputError(concat("--global-batch ", request.global_batch, " makes ", run.model.batch.microbatches(),
+                            " microbatches a step; give a smaller one, or a larger --microbatch"));
+  }
   run.model.optimizer.weight_decay = request.weight_decay;
   run.model.optimizer.check();
   if (!request.save_huggingface.empty()) training::huggingface_tensors(run.model.model);  // whether they have names
@@ -139,6 +147,7 @@ RunIdentity identity_of(const TrainRequest& request, const Run& run) {
       {"--clip", number(request.clip)},
       {"--save", request.save.empty() ? "off" : "on"},
       {"--save-every", number(request.save_every)},
+      {"--overwrite", request.overwrite ? "on" : "off"},
       {"--save-huggingface", request.save_huggingface.empty() ? "off" : "on"},
       {"--resume", run.checkpoint ? concat("step ", run.state.step, ", checkpoint ", run.checkpoint->id()) : "off"},
       {"--data", fingerprint(run.file->file())}};

@@ -246,7 +246,7 @@ int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<f
   layers::cuda::ProductChoices* const choices = request.try_products ? &tried : nullptr;
   const cuda::SessionOptions options{
       .watch = {.task_seconds = static_cast<double>(request.task_seconds), .failed = leave},
-      .nccl = {.max_ctas = static_cast<int>(request.max_ctas), .seconds = static_cast<double>(request.connect_seconds)}};
+      .nccl = {.max_ctas = static_cast<int>(request.max_ctas), .seconds = request.connect_limit()}};
   const cuda::Environment variables = cuda::read_environment(environ);
   if (const std::string launcher = cuda::place_of(variables).launcher; !launcher.empty()) {
     if (request.gpus > 0)

@@ -1,6 +1,7 @@
 // The module tawpipe-mpi: runs over MPI, one rank for each process.
 // Not: the model and data of training (commands/).
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,9 @@ int run(const ExecutionRequest& request, const ExecutionModel& given, const UseE
   ExecutionModel model = given;
   clean_up_by(remove_unfinished_files);
   delay_terminate();
-  std::optional<LeaveAfter> start{
-      std::in_place, static_cast<double>(request.connect_seconds),
-      concat("MPI has not started within ", request.connect_seconds, " s (--connect-limit): not all ranks have come")};
+  std::optional<LeaveAfter> start{std::in_place, request.connect_limit(),
+                                  concat("MPI has not started within ", static_cast<std::int64_t>(request.connect_limit()),
+                                         " s (--connect-limit): not all ranks have come")};
   mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds), .failed = leave}};
   start.reset();
   std::optional<Schedule> schedule;

@@ -219,6 +219,39 @@ TEST_CASE("a run saves where no other run saves, and goes on with the model of i
   CHECK_FALSE(fs::exists(run_folder + "/lock"));
 }
 
+TEST_CASE("a folder of another run is refused, unless it may be overwritten") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  const std::string other = training.folder / "other";
+  const std::string weights = training.folder / "weights";
+  training.train(2, "--save " + run_folder + " --save-huggingface " + weights);
+  const std::string config = read_file(weights + "/config.json");
+  check_refused(run(training.flags(3, "--save " + run_folder)),
+                {"holds 'step-000002' of another run", "--resume", "--overwrite"});
+  check_refused(run(training.flags(3, "--save-huggingface " + weights)), {"holds 'config.json' already", "--overwrite"});
+  check_refused(run(training.flags(3, "--overwrite")), {"--overwrite is of --save"});
+  training.train(3, "--resume " + run_folder + " --save " + other);
+  training.train(4, "--resume " + other + "/step-000003 --save " + other);
+  check_refused(run(training.flags(5, "--resume " + run_folder + " --save " + other)), {"holds 'step-000004' of another run"});
+  CHECK(fs::exists(run_folder + "/step-000002"));
+  CHECK(read_file(weights + "/config.json") == config);
+  training.train(1, "--save " + other + " --overwrite --save-huggingface " + weights);
+  CHECK(read_file(other + "/latest") == "step-000001\n");
+  CHECK_FALSE(fs::exists(other + "/step-000004"));
+}
+
+TEST_CASE("a damaged `latest` is passed over, and that is said") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  training.train(2, "--save " + run_folder);
+  training.folder.write("run/latest", "");
+  const auto result = run(training.flags(3, "--resume " + run_folder + " --save " + run_folder));
+  CHECK(result.code == 0);
+  CHECK(result.err.find("latest' is broken") != std::string::npos);
+  CHECK(json::parse(result.out).at("first_step") == 3);
+  CHECK(read_file(run_folder + "/latest") == "step-000003\n");
+}
+
 TEST_CASE("what train cannot do is one clear sentence") {
   const Training training;
   check_refused(run("train --steps 2"), {"--data is missing"});

@@ -43,11 +43,23 @@ inline tawpipe::training::TrainingState state_of(std::int64_t step) {
   return state;
 }
 
+inline std::string write(const std::string& run, const tawpipe::training::TrainingState& state, double first,
+                         const tawpipe::Transformer& model, bool overwrite) {
+  return tawpipe::training::write_checkpoint(
+      run, model, {}, state,
+      [&](const tawpipe::training::CheckpointPart& part, std::span<std::byte> bytes) { fill<float>(part, bytes, first); }, 2,
+      overwrite);
+}
 inline std::string write(const std::string& run, std::int64_t step, double first = 0,
                          const tawpipe::Transformer& model = small_decoder()) {
-  return tawpipe::training::write_checkpoint(
-      run, model, {}, state_of(step),
-      [&](const tawpipe::training::CheckpointPart& part, std::span<std::byte> bytes) { fill<float>(part, bytes, first); });
+  return write(run, state_of(step), first, model, false);
+}
+/// Of the run of that name.
+inline std::string write(const std::string& run, std::int64_t step, double first, const std::string& name,
+                         bool overwrite = false) {
+  tawpipe::training::TrainingState state = state_of(step);
+  state.run = name;
+  return write(run, state, first, small_decoder(), overwrite);
 }
 
 inline std::vector<double> read(const tawpipe::training::Checkpoint& checkpoint, tawpipe::training::ParameterValue value,

@@ -61,17 +61,19 @@ inline std::vector<CheckpointPart> checkpoint_parts(const Transformer& model) {
 using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)>;
 
 /// Writes the checkpoint `<run>/step-<N>`, names it in `<run>/latest` and deletes all but the last
-/// `keep`. If it fails or is interrupted at any moment, the last good one stays.
+/// `keep` of the same run (TrainingState::run). If it fails or is interrupted at any moment, the last
+/// good one stays.
 ///
 /// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`,
 /// `v/<name>`), config.json (the model), state.json, and checksums.json with a sum for each tensor
 /// and each value of these. One process calls this; the others can tell from checkpoint_parts()
 /// what it requests.
+/// @param overwrite  deletes the checkpoints of other runs that are there, too
 /// @return the path of the checkpoint
 /// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor
 /// f64; what `give` throws.
 inline std::string write_checkpoint(const std::string& run, const Transformer& model, const DecoderConstants& constants,
-                                    const TrainingState& state, const GivePart& give, int keep = 2) {
+                                    const TrainingState& state, const GivePart& give, int keep = 2, bool overwrite = false) {
   if (state.dtype != Dtype::f32 && state.dtype != Dtype::f64) {
     throw InputError(concat("a checkpoint of ", name(state.dtype), " is not written; give float32 or float64"));
   }
@@ -80,7 +82,7 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
   const std::string config = huggingface_config_text(stored, constants);
   const detail::StateText text = detail::state_text(state, config);
 
-  CheckpointFolder folder{run, state.step};
+  CheckpointFolder folder{run, state.run, state.step};
   const NumberFormat format = state.dtype == Dtype::f64 ? NumberFormat::f64 : NumberFormat::f32;
   const std::map<std::string, std::string> metadata{{"checkpoint", text.id}};
   std::vector<NewTensor> weights;
@@ -117,7 +119,7 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
   checksums.set("config.json", detail::json_checksums(config, "config.json"));
   checksums.set("state.json", detail::json_checksums(text.text, "state.json"));
   checksums.write(folder.file("checksums.json"));
-  folder.commit(keep);
+  folder.commit(keep, overwrite);
   return folder.path();
 }
 
@@ -125,7 +127,7 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
 class Checkpoint {
  public:
   /// @param path  a checkpoint, or a run's folder for the one that its file `latest` names
-  /// (open_checkpoint() takes an older one if that is damaged)
+  /// (open_checkpoint() takes another one if that, or `latest` itself, is damaged)
   /// @throws InputError  if there is none; a file is missing, cut off or broken; files come from
   /// different checkpoints; or the tensors are not those of the model in its config.json. verify()
   /// checks the tensors' numbers.
@@ -164,7 +166,7 @@ class Checkpoint {
   }
 
   const std::string& path() const { return path_; }
-  /// Drawn at random when it was written: copies of a checkpoint have the same id.
+  /// Of what state.json and config.json say: copies of a checkpoint have the same id.
   const std::string& id() const { return state_.id; }
   const TrainingState& state() const { return state_.state; }
   const Transformer& model() const { return config_.model; }
@@ -243,7 +245,7 @@ class Checkpoint {
   SafetensorsFile optimizer_;
 };
 
-/// A verified checkpoint, and the errors of newer ones.
+/// A verified checkpoint, and the errors of `latest` and of newer ones.
 struct OpenedCheckpoint {
   Checkpoint checkpoint;
   std::vector<std::string> passed_over;  ///< a sentence each, the newest first
@@ -253,8 +255,10 @@ struct OpenedCheckpoint {
 /// one of a run's folder.
 /// @throws InputError  if there is none, or naming its error; for a run's folder, the newest one's.
 inline OpenedCheckpoint open_checkpoint(const std::string& path) {
+  const CheckpointCandidates candidates = checkpoint_candidates(path);
   std::vector<std::string> passed_over;
-  for (const std::string& candidate : checkpoint_candidates(path)) {
+  if (!candidates.damage.empty()) passed_over.push_back(candidates.damage);
+  for (const std::string& candidate : candidates.paths) {
     try {
       Checkpoint checkpoint{candidate};
       checkpoint.verify();

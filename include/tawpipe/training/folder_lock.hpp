@@ -55,11 +55,17 @@ class FolderLock {
           concat("folder ", quote(folder), " is in use by ", holder(), "; wait for its end, or give another folder"));
     }
     if (descriptor_ < 0) throw InputError(concat("cannot lock folder ", quote(folder), ": ", std::strerror(reason)));
+    char first[8] = {};
+    if (const auto size = ::read(descriptor_, first, sizeof first);
+        size > 0 && std::memcmp(first, "process ", sizeof first) != 0) {
+      ::close(descriptor_);
+      throw InputError(concat("cannot lock folder ", quote(folder), ": its file 'lock' is something else; rename it"));
+    }
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);
     const std::string text = concat("process ", ::getpid(), " on ", host, "\n");
     // Its text is only for people: a full disk does not matter.
-    if (::ftruncate(descriptor_, 0) != 0 || ::write(descriptor_, text.data(), text.size()) < 0) return;
+    if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) < 0) return;
   }
   ~FolderLock() {
     ::unlink(path_.c_str());

@@ -5,6 +5,7 @@
 namespace tawpipe::inline v0::training {
 
 class Checkpoint;
+struct CheckpointCandidates;
 class CheckpointFolder;
 struct DataPosition;
 class DurableFile;

@@ -30,6 +30,8 @@ struct DataPosition {
 /// A run after `step` steps of the optimizer.
 struct TrainingState {
   std::int64_t step = 0;
+  /// drawn when the run began (checkpoint_folder.hpp, new_run_name()); "": of no run in particular
+  std::string run = {};
   Dtype dtype = Dtype::f32;  ///< of parameters and moments in the files: f32 or f64
   DataPosition data = {};
   layers::AdamW optimizer = {};

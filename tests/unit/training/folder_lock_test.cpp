@@ -38,11 +38,15 @@ TEST_CASE("a folder is held by one process, until that ends or lets it go") {
   ::close(ready[1]);
 }
 
-TEST_CASE("a lock is not taken through a link, nor in a folder that is not there") {
+TEST_CASE("a lock is not taken through a link, of a file that is no lock, nor in a folder that is not there") {
   const ScratchFolder folder;
   std::filesystem::create_symlink("elsewhere", folder / "lock");
   CHECK_THROWS_WITH_AS(FolderLock{folder.path()}, doctest::Contains("cannot lock folder"), InputError);
   CHECK_FALSE(std::filesystem::exists(folder / "elsewhere"));
+  std::filesystem::remove(folder / "lock");
+  support::put_file(folder / "lock", "of a door");
+  CHECK_THROWS_WITH_AS(FolderLock{folder.path()}, doctest::Contains("its file 'lock' is something else"), InputError);
+  CHECK(support::file_bytes(folder / "lock") == "of a door");
   CHECK_THROWS_WITH_AS(FolderLock{folder / "none"}, doctest::Contains("No such file"), InputError);
 }
 

@@ -38,6 +38,7 @@ inline StateText state_text(const TrainingState& state, std::string_view config)
   nlohmann::ordered_json json = {
       {"format", checkpoint_format},
       {"version", checkpoint_version},
+      {"run", state.run},
       {"step", state.step},
       {"dtype", name(state.dtype)},
       {"data",
@@ -82,6 +83,7 @@ inline ReadState read_state(const std::string& path) {
   ReadState read;
   TrainingState& state = read.state;
   read.id = json.at("id").text();
+  if (const auto run = json.find("run")) state.run = run->text();
   state.step = json.at("step").whole();
   state.dtype = json.at("dtype").parsed(parse_dtype);
   if (state.dtype != Dtype::f32 && state.dtype != Dtype::f64) json.at("dtype").expected("float32 or float64");
