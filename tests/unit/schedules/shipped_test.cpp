@@ -16,6 +16,7 @@ using tawpipe::build_schedule;
 using tawpipe::DeviceGroups;
 using tawpipe::Schedule;
 using tawpipe::ScheduleOptions;
+using tawpipe::shipped;
 using tawpipe::Workload;
 
 namespace {
