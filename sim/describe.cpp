@@ -110,7 +110,10 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }
-  return text + "cost     " + describe_cost(problem) + "\n";
+  text += "cost     " + describe_cost(problem) + "\n";
+  if (!problem.model) return text;
+  for (const std::string& note : problem.model->notes) text += concat("note     ", one_line(note), "\n");
+  return text;
 }
 
 }  // namespace
@@ -128,6 +131,11 @@ std::string assumed_device(const Problem& problem) {
 void add_cost(nlohmann::ordered_json& json, const Problem& problem) {
   json["cost"] = describe_cost(problem);
   if (const std::string device = assumed_device(problem); !device.empty()) json["assumed_device"] = device;
+  add_notes(json, problem);
+}
+
+void add_notes(nlohmann::ordered_json& json, const Problem& problem) {
+  if (problem.model && !problem.model->notes.empty()) json["notes"] = problem.model->notes;
 }
 
 std::string describe(const Problem& problem, const Workload* work) { return describe_problem(problem, work, true); }

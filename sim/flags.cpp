@@ -104,6 +104,10 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
   add_text(app, "--swiglu", request.swiglu,
            "SwiGLU is one kernel that keeps no silu(gate), or several: fused (default, but for torchtitan-eager) or unfused",
            "fused|unfused", "Problem");
+  add_text(app, "--dtype", request.dtype,
+           "Numbers of weights and activations: bfloat16, float16 or float32 (default: the model's; a config.json's where it is\n"
+           "16 bits wide, else bfloat16)",
+           "DTYPE", "Problem");
   add_text(app, "--loss-dtype", request.loss_dtype,
            "Cross entropy of logits copied to float32 (default), or in the model's numbers, as fused kernels run it:\n"
            "float32 or model",

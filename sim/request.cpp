@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/parse_units.hpp"
@@ -64,12 +66,22 @@ void take_measured_work(const MeasuredWork& work, Request& request, std::optiona
   if (request.sequence == 0) request.sequence = work.sequence;
   if (request.microbatch.empty()) request.microbatch = std::to_string(work.microbatch_size);
   if (!model) return;
-  model->dtype = work.dtype;
+  if (!request.dtype.empty() && model->dtype != work.dtype) {
+    throw InputError(
+        concat("--dtype ", name(model->dtype), ", but the times were measured in ", name(work.dtype), "; leave it out"));
+  }
+  set_dtype(*model, work.dtype);
   // As in tawpipe train: trained from scratch, a named model has the vocabulary of the data.
   if (request.model.starts_with("llama-")) model->vocab = std::min<int>(model->vocab, static_cast<int>(work.vocab));
 }
 
 }  // namespace
+
+void set_dtype(Transformer& model, Dtype dtype) {
+  model.dtype = dtype;
+  std::erase_if(model.notes,
+                [](const std::string& note) { return note.starts_with("torch_dtype: ") || note.starts_with("dtype: "); });
+}
 
 double machine_memory() { return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE)); }
 
@@ -125,6 +137,12 @@ namespace {
 
 /// What flags say about the model. @param says_fusion  whether its source says if SwiGLU is fused
 void take_model_flags(const Request& request, bool says_fusion, Transformer& model) {
+  if (!request.dtype.empty()) {
+    const Dtype dtype = parse_dtype(request.dtype);
+    if (dtype == Dtype::f8 || dtype == Dtype::f64)
+      throw InputError(concat("--dtype ", name(dtype), " is not predicted; give bfloat16, float16 or float32"));
+    set_dtype(model, dtype);
+  }
   if (request.loss_chunk > 0) {
     model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
   }

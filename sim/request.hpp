@@ -45,6 +45,7 @@ struct Request {
   std::string layer_code;        ///< "": the model's own, megatron
   std::string early_stop;        ///< on or off; "": as the layer code does
   std::string swiglu;            ///< fused or unfused; "": as the code of the layers, a script or a file has it
+  std::string dtype;             ///< of weights and activations; "": the model's own, 16 bits
   std::string loss_dtype;        ///< float32 or model; "": the model's own, float32
   Mesh mesh;
   int expert_parallel = 1;       ///< devices among which a layer's experts are divided
@@ -91,6 +92,9 @@ Problem resolve(const Request& request, bool choose_microbatch, const Workload* 
 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
+
+/// Sets a model's dtype, in place of what was assumed of the one in which a file's weights are stored.
+void set_dtype(Transformer& model, Dtype dtype);
 
 /// Bytes of this machine's memory; not above 0 if unknown.
 double machine_memory();
@@ -146,8 +150,10 @@ RecomputeFlag parse_recompute_flag(const std::string& text);
 /// The same as text, "full:4", "selective:mlp".
 std::string recompute_text(const RecomputeFlag& flag);
 
-/// Adds the cost model in words, and the assumed device if there is one.
+/// Adds the cost model in words, the assumed device if there is one, and notes.
 void add_cost(nlohmann::ordered_json& json, const Problem& problem);
+/// Adds what was assumed or left out when the model was read, if anything was.
+void add_notes(nlohmann::ordered_json& json, const Problem& problem);
 
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);

@@ -109,6 +109,8 @@ void bind_problem(nb::module_& module) {
       .def_ro("intermediate", &Transformer::intermediate)
       .def_ro("vocab", &Transformer::vocab)
       .def_prop_ro("dtype", [](const Transformer& model) { return std::string{name(model.dtype)}; })
+      .def_ro("window", &Transformer::window, "Tokens that a token attends to at most; 0: all before it.")
+      .def_ro("notes", &Transformer::notes, "What was assumed or left out when it was read.")
       .def_prop_ro("parameters", &Transformer::parameters, "A tied matrix counts once.");
 
   nb::class_<sim::Request>(module, "Request")
@@ -149,6 +151,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("gradient_dtype", &sim::Request::gradient_dtype)
       .def_rw("moment_dtype", &sim::Request::moment_dtype)
       .def_rw("master_dtype", &sim::Request::master_dtype)
+      .def_rw("dtype", &sim::Request::dtype)
       .def_rw("loss_dtype", &sim::Request::loss_dtype)
       .def_rw("loss_chunk", &sim::Request::loss_chunk)
       .def_rw("layers_per_stage", &sim::Request::layers_per_stage)

@@ -223,8 +223,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
             recompute: str = "", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
-            attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
-            gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
+            attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
+            loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
             cuda_graphs: str = "none", hold_sms: str = "", **switches: Switch) -> Comparison:
     """Several schedules on one problem, best first.
 
@@ -248,6 +248,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         layer_code: Whose kernels run the layers: "megatron" (default), "megatron-unfused", "torchtitan", "torchtitan-eager" or
             "composer".
         early_stop: Whether full recomputation leaves out a layer's last product; None: as the layer code does.
+        dtype: Of weights and activations, "bfloat16", "float16" or "float32"; "": the model's, in 16 bits where a config.json
+            stores more.
         loss_dtype: "float32" (default) or "model": whether cross entropy works on a float32 copy of the logits.
         gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
@@ -268,7 +270,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     _put(request, cuda_graphs=cuda_graphs)
-    _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
+    _set_dtypes(request, dtype, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if not isinstance(baselines, bool):
         raise _wrong("baselines", "a bool", baselines)
     return Comparison(_core.compare(request, _names("schedules", names), baselines))
@@ -278,8 +280,8 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
              recompute: str = "full", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
-             attention: str = "", layer_code: str = "", early_stop: bool | None = None, loss_dtype: str = "",
-             gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
+             attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
+             loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
              cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", **switches: Switch) -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
@@ -298,7 +300,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     _put(request, fold=fold, cuda_graphs=cuda_graphs)
-    _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
+    _set_dtypes(request, dtype, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
     if not isinstance(schedule, str):
@@ -316,7 +318,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "", gathered_weights: str = "",
          swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
-         loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
+         dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
          context_exchange: str | None = None, expert_dispatch: str | None = None, layers_per_stage: str | None = None,
          loss_chunk: int | None = None) -> Plans:
@@ -346,7 +348,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
                     data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu,
                     expert_parallel)
     _set_code(base, attention, layer_code, early_stop)
-    _put(base, layout=layout, loss_dtype=loss_dtype)
+    _put(base, layout=layout, dtype=dtype, loss_dtype=loss_dtype)
     switches = {name: value for name, value in (
         ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange),
         ("expert_dispatch", expert_dispatch), ("shard_states", shard_states), ("reshard", reshard),
@@ -491,8 +493,8 @@ def _set_code(request, attention, layer_code, early_stop) -> None:
     _put(request, attention=attention, layer_code=layer_code, early_stop="" if early_stop is None else _option(early_stop))
 
 
-def _set_dtypes(request, loss, gradient, moment, master) -> None:
-    _put(request, loss_dtype=loss, gradient_dtype=gradient, moment_dtype=moment, master_dtype=master)
+def _set_dtypes(request, dtype, loss, gradient, moment, master) -> None:
+    _put(request, dtype=dtype, loss_dtype=loss, gradient_dtype=gradient, moment_dtype=moment, master_dtype=master)
 
 
 def _option(value: object) -> str:

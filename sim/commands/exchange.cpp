@@ -139,7 +139,10 @@ void check_known_work(const Request& given, const Workload& known, const std::st
   };
   const Batch& batch = known.batch();
   const std::optional<Transformer> own = transformer_of(known.model());
-  if (!given.model.empty()) agree("--model", !own || !detail::same_sizes(resolve_model(given.model), *own), known.model().name);
+  if (!given.model.empty()) {
+    const Transformer asked = resolve_model(given.model);
+    agree("--model", !own || !detail::same_sizes(asked, *own) || !detail::same_details(asked, *own), known.model().name);
+  }
   agree("--sequence", given.sequence > 0 && given.sequence != batch.sequence, batch.sequence);
   agree("--global-batch", given.global_batch > 0 && given.global_batch != batch.global_batch, batch.global_batch);
   agree("--microbatches", given.microbatches > 0 && given.microbatches != known.microbatches(), known.microbatches());

@@ -134,6 +134,7 @@ int run_improve(const ImproveRequest& request) {
   if (json_file) {
     nlohmann::ordered_json json;
     json["cluster"] = problem.cluster.name();
+    add_notes(json, problem);
     json["start"] = first;
     json["start_s"] = to_seconds(before);
     json["makespan_s"] = to_seconds(after);

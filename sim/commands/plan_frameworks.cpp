@@ -43,7 +43,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
 
 /// A model with the formats of another, and its stages cut as there.
 Transformer with_numbers_of(Transformer model, const Transformer& other) {
-  model.dtype = other.dtype;
+  set_dtype(model, other.dtype);
   model.products = other.products;
   model.narrow_gathers = other.narrow_gathers;
   model.edges_count_as_layers = other.edges_count_as_layers;
@@ -94,7 +94,8 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
     return;
   }
-  const Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
+  Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
+  if (job.model || job.dtype) set_dtype(model, model.dtype);
   if (!job.model) {
     if (job.dtype) base.model_value = with_dtype(model, *job.dtype);
     return;

@@ -69,6 +69,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
                                     {"--layer-code", &base.layer_code},
                                     {"--early-stop", &base.early_stop},
                                     {"--swiglu", &base.swiglu},
+                                    {"--dtype", &base.dtype},
                                     {"--loss-dtype", &base.loss_dtype},
                                     {"--gradient-dtype", &base.gradient_dtype},
                                     {"--moment-dtype", &base.moment_dtype},

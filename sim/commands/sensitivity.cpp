@@ -109,6 +109,7 @@ int run_sensitivity(const Request& request) {
     nlohmann::ordered_json json;
     json["schedule"] = base.summary.schedule;
     json["makespan_s"] = before;
+    add_notes(json, problem);
     json["faster"] = faster;
     json["gains"] = nlohmann::ordered_json::array();
     for (const Change& change : changes) {
@@ -165,6 +166,7 @@ int run_spread(const Request& request, int runs) {
   nlohmann::ordered_json json;
   json["schedule"] = base.summary.schedule;
   json["runs"] = runs;
+  add_notes(json, problem);
   json["jitter"] = problem.noise.jitter;
   json["seed"] = problem.noise.seed;
   for (std::size_t f = 0; f < names.size(); ++f) {

@@ -168,6 +168,7 @@ class Sweep {
     }
     json["crossovers"] = crossovers_;
     json["usable_memory"] = problem_at(points_[usual_]).usable_memory;  // the same at all points
+    add_notes(json, problem_at(points_[usual_]));
     return json;
   }
 

@@ -285,6 +285,12 @@ inline bool same_sizes(const Transformer& a, const Transformer& b) {
          a.key_value_rank == b.key_value_rank && a.rope_width == b.rope_width && a.value_size == b.value_size;
 }
 
+/// Whether they also have the same window, biases, norms and gate.
+inline bool same_details(const Transformer& a, const Transformer& b) {
+  return a.window == b.window && a.qkv_bias == b.qkv_bias && a.output_bias == b.output_bias && a.mlp_bias == b.mlp_bias &&
+         a.qk_norm == b.qk_norm && a.shared_gate == b.shared_gate;
+}
+
 /// @throws InputError  if a value is negative or beyond the limit of sizes and batches
 template <class Settings, class Number>
 void check_size(const ReadSettings<Settings>& read, std::string_view name, Number value, std::int64_t most) {

@@ -242,6 +242,11 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(narrow && !job.shards() && !sharded,
                  "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
   reasons.add_if(narrow && fsdp2, "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
+  reasons.add_if(job.model && job.model->window > 0, "attention within a window (--window-size) is not written");
+  reasons.add_if(job.model && (job.model->output_bias || job.model->mlp_bias),
+                 "biases of attention's output and of the MLP alone are not written");
+  reasons.add_if(job.model && job.model->qk_norm == QkNorm::width, "norms of queries and keys are of each head");
+  reasons.add_if(job.model && job.model->shared_gate, "the gate of a shared expert is not written");
   detail::need_for_megatron_latent(reasons, job);
   detail::need_for_megatron_experts(reasons, job);
   const auto is_count = [](double weight) { return weight == 0 || weight == 1; };
@@ -320,6 +325,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.grouped = model.kv_heads != model.heads;
   if (flags.grouped) flags.groups = model.kv_heads;
   flags.vocab = model.vocab;
+  flags.qkv_bias = model.qkv_bias;
+  flags.query_norms = model.qk_norm == QkNorm::head;
   detail::write_megatron_latent(model, flags);
   detail::write_megatron_experts(job, flags);
   flags.swiglu = model.gated;

@@ -76,7 +76,7 @@ struct MegatronFlags {
   int unturned = -1;        ///< of a query's or key's head, without the turned part
   int turned = -1;
   int value_size = -1;
-  bool query_norms = false;  ///< of latent attention: of its short vectors
+  bool query_norms = false;  ///< of queries and keys; of latent attention: of its short vectors
   int vocab = 0;
   int padded_vocab = 0;
   int experts = 0;
@@ -97,6 +97,7 @@ struct MegatronFlags {
   std::string normalization = "LayerNorm";
   std::string positions_kind = "learned_absolute";
   bool no_bias = false;
+  bool qkv_bias = false;
   bool embedding_counts = false;
   bool loss_counts = false;
   bool bf16 = false;
@@ -219,6 +220,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--normalization", &F::normalization, {"LayerNorm", "RMSNorm"}},
                  {"--position-embedding-type", &F::positions_kind},
                  {"--disable-bias-linear", &F::no_bias},
+                 {"--add-qkv-bias", &F::qkv_bias},
                  {"--bf16", &F::bf16},
                  {"--fp16", &F::fp16},
                  {"--fp8-format", &F::fp8, {"e4m3", "hybrid"}},

@@ -313,10 +313,17 @@ class JsonBuilder {
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
     const std::size_t column = read.size() - (read.rfind('\n') + 1) + 1;  // npos + 1 is 0
     throw InputError(concat("not JSON: line ", line, ", column ", column, ": ", message.substr(0, 300),
-                            position > text_.size() ? "; the text is cut off" : ""));
+                            position > text_.size() ? "; the text is cut off" : not_a_number(position)));
   }
 
  private:
+  /// Python's json writes these words, which are no JSON, without being asked.
+  std::string_view not_a_number(std::size_t position) const {
+    const std::string_view rest = text_.substr(position == 0 ? 0 : position - 1);
+    return rest.starts_with("NaN") || rest.starts_with("Infinity")
+               ? "; NaN and Infinity, which Python writes, are no numbers of JSON"
+               : "";
+  }
   bool add(Json value) {
     place(std::move(value));
     return true;

@@ -5,26 +5,12 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "tawpipe/core/compiled.hpp"
-#include "tawpipe/model/decoder_constants.hpp"
-#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/decoder_config.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0 {
-
-/// What a config.json says of a model.
-struct HuggingFaceConfig {
-  /// In 16 bits, whatever the weights are stored in; its notes say what was assumed or left out.
-  Transformer model = {};
-  DecoderConstants constants = {};
-  std::string type = {};         ///< model_type, "mixtral"; empty where it is not given
-  std::string stored_name = {};  ///< _name_or_path
-  Dtype stored = Dtype::bf16;    ///< in which the weights are stored: torch_dtype, or dtype
-  /// Sentences that name keys which predictions know how to take, and no computation here does.
-  std::vector<std::string> not_computed = {};
-};
 
 /// The model that the text of a config.json describes. Every key is used, known to change nothing,
 /// or refused by its name: model/detail/config_keys.hpp has them all, model/detail/decoder_types.hpp
@@ -212,7 +198,11 @@ TAWPIPE_INLINE HuggingFaceConfig parse_huggingface_config(std::string_view text,
   detail::read_keys(config, reading);
   Transformer& model = reading.model();
   if (model.kv_heads == 0 && !config.find_given("num_key_value_heads")) model.kv_heads = model.heads;
-  if (type.latent) model.head_dim = reading.unturned + model.rope_width;
+  if (type.latent) {
+    model.head_dim = reading.unturned + model.rope_width;
+    if (model.kv_heads != model.heads)
+      config.at("num_key_value_heads").fail(concat("latent attention has as many as heads, ", model.heads));
+  }
   detail::finish_window(config, reading);
   detail::finish_experts(config, reading);
   try {

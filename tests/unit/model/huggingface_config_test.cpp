@@ -243,7 +243,7 @@ TEST_CASE("latent attention and first layers that cannot be are refused") {
   refused(with(R"("qk_rope_head_dim": 64)", R"("qk_rope_head_dim": -64)"),
           "config 'c': qk_rope_head_dim: expected a whole number from 0 to 131072, not -64");
   refused(with(R"("num_key_value_heads": 128)", R"("num_key_value_heads": 64)"),
-          "config 'c': cannot be used: model 'm': latent attention has as many key-value heads as heads");
+          "config 'c': num_key_value_heads: latent attention has as many as heads, 128");
   refused(with(R"("n_shared_experts": 1)", R"("n_shared_experts": 4096)"),
           "config 'c': n_shared_experts: shared experts of width 2048 are too wide together; the most is 4194304");
   refused(with(R"("intermediate_size": 18432)", R"("intermediate_size": 0)"),

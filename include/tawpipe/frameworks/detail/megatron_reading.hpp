@@ -66,7 +66,9 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                     .gated = flags.swiglu,
                     .fused_attention = flags.fused_attention(),
                     .fused_swiglu = flags.swiglu && !flags.unfused_swiglu,
-                    .code = flags.code()};
+                    .code = flags.code(),
+                    .qkv_bias = flags.qkv_bias && !flags.latent,
+                    .qk_norm = flags.query_norms && !flags.latent ? QkNorm::head : QkNorm::none};
   if (flags.latent) {
     const MegatronLatent sizes = megatron_latent(read);
     model.head_dim = sizes.unturned + sizes.turned;
@@ -90,7 +92,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   if (flags.latent) read_megatron_latent(read, model);
   if (flags.experts > 0) read_megatron_experts(read, model);
   for (const models::ModelPreset& preset : models::all()) {
-    if (same_sizes(preset.make(), model)) model.name = preset.name;
+    if (const Transformer known = preset.make(); same_sizes(known, model) && same_details(known, model)) model.name = preset.name;
   }
   job.model = std::move(model);
 }

@@ -127,7 +127,7 @@ inline constexpr std::string_view megatron_skipped_switches =
     // the model's details
     "--rotary-interleaved --use-rotary-position-embeddings --use-rope-scaling --no-position-embedding "
     "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu "
-    "--bert-no-binary-head --add-qkv-bias --qk-l2-norm --disable-mamba-mem-eff-path "
+    "--bert-no-binary-head --qk-l2-norm --disable-mamba-mem-eff-path "
     "--cache-mla-latents --overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap "
     "--moe-use-legacy-grouped-gemm --moe-extended-tp --moe-use-upcycling "
     "--moe-router-fusion --moe-router-pre-softmax --moe-router-enable-expert-bias --moe-router-force-load-balancing "

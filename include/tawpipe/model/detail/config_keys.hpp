@@ -219,10 +219,11 @@ inline constexpr ConfigKey config_keys[] = {
      "single layers without experts are not modelled; it must be empty, for experts in every layer"},
     {"norm_topk_prob",
      KeyRole::numbers,
-     config_types::experts,
+     "qwen2_moe qwen3_moe olmoe deepseek_v2 deepseek_v3 kimi_k2 glm4_moe",
      {},
      {},
      [](ConfigReading& reading, JsonValue value) { reading.constants().router.sum_to_one = value.boolean(); }},
+    {"norm_topk_prob", KeyRole::only, "mixtral minimax_m2", "true", "the weights of this type's experts have the sum 1; true"},
     {"router_aux_loss_coef", KeyRole::numbers, config_types::experts, {}, {}, keep<&ConfigReading::balance>},
     {"output_router_logits",
      KeyRole::numbers,
@@ -271,16 +272,9 @@ inline constexpr ConfigKey config_keys[] = {
      {},
      [](ConfigReading& reading, JsonValue value) { reading.read.stored_name = value.label(); }},
     {"architectures", KeyRole::note, {}, {}, {}, read_architectures},
-    {"quantization_config",
-     KeyRole::note,
-     {},
-     {},
-     {},
-     [](ConfigReading& reading, JsonValue) {
-       constexpr std::string_view what = "the weights are stored quantized; training is taken to be in 16 bits";
-       reading.note("quantization_config", what);
-       reading.not_computed("quantization_config", "the weights are stored quantized, which is not read");
-     }},
+    {"quantization_config", KeyRole::note, {}, {}, {}, read_quantization<quantization_keys[0]>},
+    {"compression_config", KeyRole::note, {}, {}, {}, read_quantization<quantization_keys[1]>},
+    {"quantization", KeyRole::note, {}, {}, {}, read_quantization<quantization_keys[2]>},
     {"attention_dropout", KeyRole::only, {}, "0 0.0", no_dropout},
     {"hidden_dropout", KeyRole::only, {}, "0 0.0", no_dropout},
     {"resid_pdrop", KeyRole::only, {}, "0 0.0", no_dropout},
@@ -299,7 +293,7 @@ inline constexpr std::string_view idle_keys =
     "model_type name_or_path _commit_hash transformers_version auto_map torchscript return_dict use_return_dict "
     "output_attentions output_hidden_states use_cache use_bfloat16 initializer_range pretraining_tp gradient_checkpointing "
     "attn_implementation _attn_implementation _attn_implementation_autoset _experts_implementation experts_implementation "
-    "_flash_attn_2_enabled unsloth_version unsloth_fixed quantization tf_legacy_loss is_decoder cross_attention_hidden_size "
+    "_flash_attn_2_enabled unsloth_version unsloth_fixed tf_legacy_loss is_decoder cross_attention_hidden_size "
     "bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id tokenizer_class prefix "
     "task_specific_params problem_type finetuning_task id2label label2id num_labels "
     "max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p min_p "

@@ -8,11 +8,11 @@
 
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/model/decoder_config.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/detail/decoder_types.hpp"
 #include "tawpipe/model/detail/rotary_keys.hpp"
 #include "tawpipe/model/dtype.hpp"
-#include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -107,6 +107,13 @@ inline void read_further_layers(ConfigReading& reading, std::string_view key, Js
       concat(layers, layers == 1 ? " layer that predicts" : " layers that predict", " further tokens, with the loss, left out");
   reading.note(key, what);
   reading.not_computed(key, what);
+}
+
+inline constexpr std::string_view quantization_keys[] = {"quantization_config", "compression_config", "quantization"};
+template <const std::string_view& key>
+void read_quantization(ConfigReading& reading, JsonValue) {
+  reading.note(key, "the weights are stored quantized; training is taken to be in 16 bits");
+  reading.not_computed(key, "the weights are stored quantized, which is not read");
 }
 
 inline void read_attention_bias(ConfigReading& reading, JsonValue value) {

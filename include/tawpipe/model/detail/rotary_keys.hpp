@@ -8,9 +8,9 @@
 
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/model/decoder_config.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/detail/decoder_types.hpp"
-#include "tawpipe/model/huggingface_config.hpp"
 
 namespace tawpipe::inline v0::detail {
 

@@ -38,7 +38,8 @@ inline Transformer read_model(JsonValue value) {
   value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
              "fused_attention", "fused_swiglu", "code", "early_stop", "edges_count_as_layers", "products", "narrow_gathers",
              "utilization", "utilization_source", "experts", "experts_per_token", "shared_width", "expert_groups",
-             "groups_per_token", "dense_layers", "dense_width", "query_rank", "key_value_rank", "rope_width", "value_size");
+             "groups_per_token", "dense_layers", "dense_width", "query_rank", "key_value_rank", "rope_width", "value_size",
+             "window", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "shared_gate");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -64,6 +65,15 @@ inline Transformer read_model(JsonValue value) {
   size_if_given("key_value_rank", model.key_value_rank);
   size_if_given("rope_width", model.rope_width);
   size_if_given("value_size", model.value_size);
+  size_if_given("window", model.window);
+  if (const auto bias = value.find("qkv_bias")) model.qkv_bias = bias->boolean();
+  if (const auto bias = value.find("output_bias")) model.output_bias = bias->boolean();
+  if (const auto bias = value.find("mlp_bias")) model.mlp_bias = bias->boolean();
+  if (const auto gate = value.find("shared_gate")) model.shared_gate = gate->boolean();
+  if (const auto norm = value.find("qk_norm")) {
+    if (norm->text() != "head" && norm->text() != "width") norm->expected("head or width");
+    model.qk_norm = norm->text() == "head" ? QkNorm::head : QkNorm::width;
+  }
   if (const auto tied = value.find("tied")) model.tied = tied->boolean();
   if (const auto gated = value.find("gated")) model.gated = gated->boolean();
   if (const auto counts = value.find("edges_count_as_layers")) model.edges_count_as_layers = counts->boolean();
