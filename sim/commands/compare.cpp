@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "../parallel.hpp"
 #include "../report_file.hpp"
@@ -110,7 +111,8 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     const std::string advice = fitting
                                    ? fitting_text(request, problem, *fitting)
                                    : concat("try more devices", problem.usable_memory < 1 ? ", a larger --usable-memory" : "");
-    std::fputs(fmt::format("tawpipe: no schedule fits {}the devices' memory; {}\n", limit, advice).c_str(), stderr);
+    const std::string_view whose = first.out_of_memory.empty() ? "hosts'" : "devices'";
+    std::fputs(fmt::format("tawpipe: no schedule fits {}the {} memory; {}\n", limit, whose, advice).c_str(), stderr);
   }
   return any_fits ? ok : findings;
 }
