@@ -113,8 +113,9 @@ TEST_CASE("recomputation never raises a rank's peak memory, with whole or split 
       if (policy == 3) again.model->recompute_parts = RecomputeParts::of_bits(random.between(1, 15));
       const std::optional<Summary> less = run(again);
       if (!less) continue;
-      // Between its halves a backward keeps the gradients of a layer's norms, two rows of H in float32.
-      const std::int64_t norms = 8 * std::int64_t{problem.model->hidden} * 2 * problem.cluster.ranks();
+      // Between its halves a backward keeps the gradients of a layer's norms, two rows of H in float32 a sequence.
+      const std::int64_t norms =
+          8 * std::int64_t{problem.model->hidden} * 2 * problem.cluster.ranks() * problem.microbatch_sizes[0];
       CAPTURE(i);
       CAPTURE(policy);
       CAPTURE(problem.schedules[0].schedule);

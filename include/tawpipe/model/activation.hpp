@@ -106,7 +106,8 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
 /// `saved`.
 struct StashBytes {
   std::int64_t tensors = 0;  ///< recomputed ones, which then take no workspace
-  std::int64_t sums = 0;     ///< gradients of the norms' weights, which are not tensors of tokens
+  /// gradients of the norms' weights: two rows for each sequence, as all sizes grow with these
+  std::int64_t sums = 0;
 };
 
 /// A backward_weight needs for each layer the inputs of its matrices and the gradients of their
@@ -146,7 +147,8 @@ inline StashBytes layer_stash(const Transformer& model, const Batch& batch, Reco
   const double input = is_narrow(model.products) ? bytes_of(model.products) : static_cast<double>(element);
   const auto of_inputs = static_cast<std::int64_t>(input * static_cast<double>(batch.tokens() * inputs));
   const std::int64_t tensors = std::min(batch.tokens() * element * left + of_inputs, not_saved);
-  const std::int64_t sums = left > 0 && !again.any() ? 2 * hidden * std::max<std::int64_t>(4, element) : 0;
+  const std::int64_t rows = left > 0 && !again.any() ? 2 * batch.microbatch_size : 0;
+  const std::int64_t sums = rows * hidden * std::max<std::int64_t>(4, element);
   return {.tensors = tensors, .sums = std::min(sums, not_saved - tensors)};
 }
 

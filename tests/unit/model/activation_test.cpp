@@ -89,10 +89,10 @@ TEST_CASE("full recomputation keeps a layer's input alone") {
 TEST_CASE("a backward in two parts leaves what its second part needs and no saved activation has room for") {
   // Of the 104 elements a token as above all but the sigmoid, 92. Selective keeps all but the inputs
   // of products, 2H + Q + I = 36; full keeps H = 8. 12 tokens, 3 layers, each with two rows of H of
-  // norms' gradients in float32; and the embedding's gradient, H.
+  // norms' gradients in float32 for each of 2 sequences; and the embedding's gradient, H.
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 3, true) == 0);
-  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * (2 * 36 * 12 + 64) + 16 * 12);
-  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * (2 * 84 * 12 + 64));
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * (2 * 36 * 12 + 128) + 16 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * (2 * 84 * 12 + 128));
   tawpipe::Transformer parts = tiny;  // H = 8, I = 12
   const auto of = [&](const char* again) {
     parts.recompute_parts = tawpipe::parse_recompute_parts(again);
@@ -105,7 +105,7 @@ TEST_CASE("a backward in two parts leaves what its second part needs and no save
   // torchtitan's choice keeps H twice, query, value, attention's output and the gate: 2H + 2Q + K + I
   tawpipe::Transformer titan = tiny;
   titan.code = tawpipe::LayerCode::torchtitan;
-  CHECK(tawpipe::stash_bytes(titan, batch, Recompute::selective, 1, false) == 2 * (92 - 16 - 16 - 4 - 12) * 12 + 64);
+  CHECK(tawpipe::stash_bytes(titan, batch, Recompute::selective, 1, false) == 2 * (92 - 16 - 16 - 4 - 12) * 12 + 128);
   // Unfused attention runs only its scores again, which no second part needs.
   tawpipe::Transformer unfused = tiny;
   unfused.fused_attention = false;
@@ -131,8 +131,8 @@ TEST_CASE("saved activations and what a backward in two parts leaves never excee
       CAPTURE(options);
       CAPTURE(policy);
       CHECK(work.saved + work.stash <= none.saved + none.stash);
-      // The norms' gradients of the layer that runs are the only exception: two rows of H in float32.
-      const Bytes norms{2 * model.hidden * 4};
+      // The norms' gradients of the layer that runs are the only exception: two rows of H in float32 a sequence.
+      const Bytes norms{2 * 2 * model.hidden * 4};
       CHECK(work.saved + work.stash + work.input_workspace() <= none.saved + none.stash + none.input_workspace() + norms);
       CHECK(work.saved + work.forward_workspace <= none.saved + none.backward_workspace);
       CHECK(work.saved + work.backward_workspace <= none.saved + none.backward_workspace);

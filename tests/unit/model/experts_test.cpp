@@ -248,8 +248,8 @@ TEST_CASE("a layer keeps the copies that experts read, and the router's probabil
   CHECK(saved(model, Recompute::none) == (424 - 8 - 30 - 16 + 8 + 8) * 12);
   // Gradients in flight: H, three of 30, and the copies'.
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).backward_workspace == 2 * (8 + 90 + 16) * 12);
-  // 3H + 2Q + 2K + 3 x 30 + kH, and two rows of H in float32
-  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 2, false) == 2 * (2 * 154 * 12 + 64));
+  // 3H + 2Q + 2K + 3 x 30 + kH, and for each of 2 sequences two rows of H in float32
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 2, false) == 2 * (2 * 154 * 12 + 128));
 }
 
 TEST_CASE("a tensor-parallel rank has all copies, and gathers tokens for experts before the cast") {

@@ -184,7 +184,7 @@ TEST_CASE("operations and activations of a layer with latent attention, by hand"
   // 10H + 5I, 21H + 9I; queries and keys 64 and short vectors 22, read and written
   CHECK(work.forward_traffic.value() == 12 * 2 * (160 + 120 + 2 * 86));
   CHECK(work.backward_traffic.value() == 12 * 2 * (336 + 216 + 2 * 86));
-  CHECK(tawpipe::stash_bytes(model, batch, Recompute::full, 1, false) == 12 * 2 * (48 + 42 + 64 + 16 + 16 + 72) + 2 * 16 * 4);
+  CHECK(tawpipe::stash_bytes(model, batch, Recompute::full, 1, false) == 12 * 2 * (48 + 42 + 64 + 16 + 16 + 72) + 2 * 2 * 16 * 4);
   // In 8 bits what products read is kept so: both normed H, both normed short vectors, attention's result
   // once more, and the product of 24.
   model.products = tawpipe::ProductFormat::fp8;

@@ -181,8 +181,8 @@ TEST_CASE("recomputation and splitting need the stash that they say") {
     return stash;
   };
   CHECK(bytes(model, Recompute::none, 4, true) == 0);
-  CHECK(bytes(model, Recompute::selective, 4, true) == 4 * (18 * 8 * 104 + 2 * 20 * 8) + 18 * 8 * 20);
-  CHECK(bytes(model, Recompute::full, 2, false) == 2 * (18 * 8 * 240 + 2 * 20 * 8));
+  CHECK(bytes(model, Recompute::selective, 4, true) == 4 * (18 * 8 * 104 + 2 * 2 * 20 * 8) + 18 * 8 * 20);
+  CHECK(bytes(model, Recompute::full, 2, false) == 2 * (18 * 8 * 240 + 2 * 2 * 20 * 8));
   // The gradient of the embedding, [18, 20], where no layer's memory takes it.
   CHECK(bytes(model, Recompute::none, 0, true) == 18 * 8 * 20);
   CHECK(bytes(narrow(), Recompute::none, 4, true) == 18 * 8 * 20);
