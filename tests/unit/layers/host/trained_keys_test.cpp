@@ -11,7 +11,7 @@
 
 #include "support/llama_outcome.hpp"
 #include "support/scratch_folder.hpp"
-#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/model/detail/config_keys.hpp"
 #include "tawpipe/training/huggingface_config_file.hpp"
 
 namespace {
@@ -103,6 +103,8 @@ const std::map<std::string, std::vector<json>> other_values = {
     {"n_routed_experts", {4}},
     {"architectures", {json::array({"LlamaForSequenceClassification"})}},
     {"quantization_config", {json{{"quant_method", "fp8"}}}},
+    {"compression_config", {json{{"quant_method", "fp8"}}}},
+    {"quantization", {json{{"quant_method", "fp8"}}}},
     {"attention_dropout", {0.1}},
     {"hidden_dropout", {0.1}},
     {"resid_pdrop", {0.1}},
