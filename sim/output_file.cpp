@@ -148,6 +148,10 @@ void check_outputs(std::initializer_list<OutputFlag> outputs) {
 }
 
 std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes) {
+  // What is made of a text takes several times its size.
+  const auto quarter = static_cast<std::int64_t>(static_cast<double>(::sysconf(_SC_PHYS_PAGES)) / 4 *
+                                                 static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20));
+  if (quarter > 0) mebibytes = std::min(mebibytes, quarter);
   if (path != "-") return read_text_file(path, kind, mebibytes);
   if (auto text = read_stream(stdin, "standard input", mebibytes)) return *std::move(text);
   throw InputError("standard input cannot be read");

@@ -46,7 +46,8 @@ void check_outputs(std::initializer_list<OutputFlag> outputs);
 
 /// A whole file, without a byte order mark; "-" is standard input. @param kind  for messages:
 /// "schedule file"
-/// @throws InputError  if it cannot be read or is larger than `mebibytes`
+/// @throws InputError  if it cannot be read, or is larger than `mebibytes` or a quarter of this
+/// machine's memory
 std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes = 1024);
 
 /// Removes unfinished files, for a process that ends without its destructors. Safe in a signal's

@@ -73,6 +73,13 @@ ends(["calibrate", "--kineto", write("kineto.json", '{"traceEvents":[{"ph":"X","
 ends(["calibrate", "--kineto", write("tid.json", '{"traceEvents":[{"ph":"X","tid":' + nested(5_000_000) + "}]}"), "--cluster", "1x8"],
      2, "tid.json", "deep")
 ends(["what-if", write("ts.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1e999,"dur":1}]}')], 2, "ts.json", "1e999")
+for words in (["what-if"], ["calibrate"], ["calibrate", "--cluster", "1x8", "--kineto"], ["topology", "import"],
+              ["simulate", "--cluster", "1x2", *FIXED, "--schedule-file"], ["simulate", "--graph"], ["doctor"]):
+    endless = "/dev/zero"
+    if words == ["doctor"]:  # whose files end in a rank
+        endless = os.path.join(folder.name, "rank0")
+        os.symlink("/dev/zero", endless)
+    ends([*words, endless], 2, "begins with 64 KiB of zeros")
 ends(["what-if", write("days.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1},'
                        '{"ph":"X","cat":"kernel","name":"k","ts":1e300,"dur":1}]}')], 2, "days.json", "day")
 ends(["what-if", write("wide.csv", "dp_rank,stage,rank,step,optype,start_ts,duration\n0,0,0,1,forward-compute,1,1e300\n")], 2,

@@ -6,13 +6,13 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/text_file.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
 namespace tawpipe::inline v0 {
@@ -131,20 +131,6 @@ void append_number(std::string& out, Number value) {
   out.append(digits, result.ptr);
 }
 
-/// All bytes of `file`, which is closed; false if it is null or cannot be read.
-inline bool read_all(std::FILE* file, std::string& text) {
-  if (file == nullptr) return false;
-  std::size_t size = 0;
-  for (std::size_t got = 1; got > 0; size += got) {
-    if (text.size() < size + (std::size_t{1} << 20)) text.resize(std::max(text.size() * 2, std::size_t{1} << 21));
-    got = std::fread(text.data() + size, 1, text.size() - size, file);
-  }
-  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
-  std::fclose(file);
-  text.resize(size);
-  return whole;
-}
-
 }  // namespace detail
 
 /// A task graph from text of format tg1 (docs/task_graphs.md).
@@ -196,14 +182,10 @@ void write_task_graph(const TaskGraph& graph, Write&& write) {
   write(std::string_view{out});
 }
 
-/// A task graph file of any size. @throws InputError  if it cannot be read, and as
-/// parse_task_graph().
+/// A task graph file, as large as read_text_file() reads. @throws InputError  if it cannot be read,
+/// and as parse_task_graph().
 inline TaskGraph read_task_graph(const std::string& path) {
-  std::string text;
-  if (!detail::read_all(std::fopen(path.c_str(), "rb"), text)) {
-    throw InputError(one_line(concat("the task graph ", quote(path), " cannot be read")));
-  }
-  return parse_task_graph(text, one_line(path));
+  return parse_task_graph(read_text_file(path, "task graph", 1 << 20), one_line(path));
 }
 
 }  // namespace tawpipe

@@ -34,3 +34,19 @@ TEST_CASE("what is missing, a folder or too large is said") {
   CHECK_THROWS_WITH_AS(tawpipe::read_text_file(path, "list", 1), expected.c_str(), tawpipe::InputError);
   std::filesystem::remove(path);
 }
+
+TEST_CASE("what never ends is not read to the end") {
+  CHECK_THROWS_WITH_AS(tawpipe::read_text_file("/dev/zero", "trace", 8 << 10),
+                       "the trace '/dev/zero' begins with 64 KiB of zeros; give a file with contents", tawpipe::InputError);
+  CHECK_THROWS_WITH_AS(tawpipe::read_text_file("/dev/urandom", "list", 1), "the list '/dev/urandom' is larger than 1 MiB",
+                       tawpipe::InputError);
+  CHECK(tawpipe::read_text_file("/dev/null", "list", 1).empty());
+}
+
+TEST_CASE("a file too large is refused by its size, before it is read") {
+  write("x");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // takes no room on the disk
+  CHECK_THROWS_WITH_AS(tawpipe::read_text_file(path, "list", 1 << 10), doctest::Contains("is larger than 1024 MiB"),
+                       tawpipe::InputError);
+  std::filesystem::remove(path);
+}

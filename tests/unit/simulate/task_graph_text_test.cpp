@@ -111,9 +111,10 @@ TEST_CASE("a word as long as the file does not make a long message, nor one of s
 }
 
 TEST_CASE("a file that is not there, or is a folder") {
-  CHECK_THROWS_WITH_AS(tawpipe::read_task_graph("/no/such.tg"), "the task graph '/no/such.tg' cannot be read",
+  CHECK_THROWS_WITH_AS(tawpipe::read_task_graph("/no/such.tg"), doctest::Contains("the task graph '/no/such.tg' cannot be read"),
                        tawpipe::InputError);
-  CHECK_THROWS_WITH_AS(tawpipe::read_task_graph("/"), "the task graph '/' cannot be read", tawpipe::InputError);
+  CHECK_THROWS_WITH_AS(tawpipe::read_task_graph("/"), doctest::Contains("the task graph '/' cannot be read"),
+                       tawpipe::InputError);
 }
 
 TEST_CASE("read from text: 30 s by hand") {
