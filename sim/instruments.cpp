@@ -70,9 +70,15 @@ Command add_calibrate(CLI::App& parent) {
   const auto request = std::make_shared<CalibrateRequest>();
   CLI::App* app =
       add_command(parent, "calibrate", "Links from nccl-tests, or all times from measured timelines or PyTorch's traces");
-  app->add_option("files", request->files, "Outputs of all_reduce_perf, broadcast_perf, reduce_perf, sendrecv_perf, ...")
+  app->add_option("files", request->files,
+                  "Outputs of nccl-tests, as text or JSON: all_gather_perf, reduce_scatter_perf, all_reduce_perf,\n"
+                  "alltoall_perf, broadcast_perf, reduce_perf, sendrecv_perf")
       ->type_name("")
       ->group("Links");
+  app->add_flag("--ring", request->ring, "all_reduce_perf ran with NCCL_ALGO=Ring: no tree, no sums in NVSwitches")
+      ->group("Links");
+  add_count(*app, "--adapters", request->adapters, "Network adapters of a node (default as NCCL's log says, or one a GPU)", "N",
+            "Links");
   add_json_flag(*app, request->json, "a fragment of a cluster file");
   const auto files = [&](const std::string& name, const char* group, std::vector<std::string>& values, const std::string& text) {
     app->add_option(name, values, text)->type_name("FILE|-")->group(group)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -94,7 +100,7 @@ Command add_calibrate(CLI::App& parent) {
   add_text(*app, "--out", request->out, "Write the measured times, for --cost measured:FILE", "FILE|-", "Timelines and traces");
   finish(*app,
          "Examples:\n"
-         "  broadcast_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n"
+         "  all_gather_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n"
          "  tawpipe calibrate node.txt --json links.json\n"
          "  tawpipe calibrate --timeline t.csv --schedule-file s.json --cluster 2x2 --out cost.json\n"
          "  tawpipe calibrate --kineto rank0.pt.trace.json --layer LlamaDecoderLayer --cluster dgx-h100*2 --out cost.json");

@@ -2,6 +2,7 @@
 // cost from timelines.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <list>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,7 +12,7 @@
 #include "tawpipe/analysis/calibrate.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/measured_json.hpp"
-#include "tawpipe/report/nccl_tests.hpp"
+#include "tawpipe/report/nccl_tests_file.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/table.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
@@ -51,6 +52,15 @@ int calibrate_timelines(const CalibrateRequest& request) {
   return ok;
 }
 
+/// @throws InputError  naming the file
+FittedLink fitted(const NcclTestsRun& run, const std::string& path) {
+  try {
+    return fit_link(run);
+  } catch (const InputError& error) {
+    throw InputError(concat(quote(path), ": ", error.what()));
+  }
+}
+
 }  // namespace
 
 Table calibration_table(const Calibration& found) {
@@ -70,8 +80,11 @@ int run_calibrate(const CalibrateRequest& request) {
   if (!request.kineto.empty()) return calibrate_kineto(request);
   const bool timelines =
       !request.timelines.empty() || !request.schedules.empty() || !request.cluster.empty() || !request.out.empty();
-  if (timelines && (!request.files.empty() || !request.json.empty())) {
-    throw InputError("outputs of nccl-tests go with --json, timelines with --schedule-file, --cluster and --out; give one kind");
+  const bool links = !request.files.empty() || !request.json.empty() || request.ring || request.adapters > 0;
+  if (timelines && links) {
+    throw InputError(
+        "outputs of nccl-tests go with --json, --ring and --adapters, timelines with --schedule-file, --cluster and --out; give "
+        "one kind");
   }
   if (timelines) return calibrate_timelines(request);
   if (request.files.empty())
@@ -83,6 +96,7 @@ int run_calibrate(const CalibrateRequest& request) {
     int runs = 0;
     double latency = 0;
     double bandwidth = 0;
+    int adapters = 0;
   };
   Kind kinds[] = {{"intra_node"}, {"inter_node"}};
   Table table{{{"file"},
@@ -93,16 +107,22 @@ int run_calibrate(const CalibrateRequest& request) {
                {"latency", Align::right},
                {"bandwidth", Align::right},
                {"error of the fit", Align::right}}};
+  bool assumed = false;
   for (const auto& path : request.files) {
-    const NcclTestsRun run = read_nccl_tests(read_text(path, "output of nccl-tests"), path);
-    const FittedLink link = fit_link(run);
+    NcclTestsRun run = read_nccl_tests(read_text(path, "output of nccl-tests"), path);
+    run.ring = run.ring || request.ring;
+    if (request.adapters > 0) run.adapters = request.adapters;
+    const FittedLink link = fitted(run, path);
+    assumed = assumed || link.adapters_assumed;
     Kind& kind = kinds[run.hosts > 1 ? 1 : 0];
     // From several runs over one kind of link: the largest bandwidth (the others share it with more
     // traffic), the mean latency.
     kind.bandwidth = std::max(kind.bandwidth, link.bytes_per_second);
+    kind.adapters = std::max(kind.adapters, link.adapters);
     kind.latency = (kind.latency * kind.runs + link.latency_s) / (kind.runs + 1);
     ++kind.runs;
-    table.row({one_line(path), run.program, std::to_string(run.ranks), std::to_string(run.hosts), kind.name,
+    table.row({one_line(path), run.program, std::to_string(run.ranks), std::to_string(run.hosts),
+               run.hosts > 1 ? concat("each of ", link.adapters, link.adapters > 1 ? " adapters" : " adapter") : kind.name,
                format_duration(seconds(link.latency_s)), format_bandwidth(BytesPerSecond{link.bytes_per_second}),
                format_percent(link.error)});
   }
@@ -111,12 +131,19 @@ int run_calibrate(const CalibrateRequest& request) {
     if (kind.runs == 0) continue;
     json[kind.name] = {{"bytes_per_second", kind.bandwidth}, {"latency_ps", seconds(kind.latency).value()}};
   }
+  if (kinds[1].adapters > 0) json["adapters_per_node"] = kinds[1].adapters;
   if (file) {
     (*file)(json.dump(2) + "\n");
     file->finish();
   }
   if (request.json != "-") {
-    write_output("-", table.str(terminal_style()) + "\nFor a cluster file (docs/topology.md):\n" + json.dump(2) + "\n");
+    std::string text = table.str(terminal_style());
+    if (assumed) {
+      text += fmt::format(
+          "\n{} a node: assumed, as the output does not say; --adapters N says it, or NCCL_DEBUG=INFO lets NCCL say it.\n",
+          kinds[1].adapters == 1 ? "1 adapter" : fmt::format("{} adapters", kinds[1].adapters));
+    }
+    write_output("-", text + "\nFor a cluster file (docs/topology.md):\n" + json.dump(2) + "\n");
   }
   return ok;
 }

@@ -36,7 +36,8 @@ std::string notes(const ProfileCalibration& found, const KinetoNames& names) {
 }  // namespace
 
 int calibrate_kineto(const CalibrateRequest& request) {
-  if (!request.timelines.empty() || !request.schedules.empty() || !request.files.empty() || !request.json.empty()) {
+  if (!request.timelines.empty() || !request.schedules.empty() || !request.files.empty() || !request.json.empty() ||
+      request.ring || request.adapters > 0) {
     throw InputError("--kineto only goes with --cluster, --out and the names of parts; give one kind of measurement");
   }
   if (request.cluster.empty()) throw InputError("--cluster is missing; give the cluster that the traces were taken on");

@@ -64,6 +64,8 @@ int run_improve(const ImproveRequest& request);
 
 struct CalibrateRequest {
   std::vector<std::string> files;      ///< outputs of nccl-tests
+  bool ring = false;                   ///< --ring: its all_reduce ran with NCCL_ALGO=Ring
+  int adapters = 0;                    ///< --adapters of a node; 0: as the outputs say, or assumed
   std::string json;                    ///< --json FILE|-: the fragment of a cluster file, or the measured times
   std::vector<std::string> timelines;  ///< --timeline FILE, any number: measured times are fitted to them instead
   std::vector<std::string> schedules;  ///< --schedule-file FILE, one for each timeline

@@ -1,18 +1,17 @@
-// Reads the output of nccl-tests (all_reduce_perf etc.), and fits latency and bandwidth to it.
-// Not: the cluster that uses the figures (topology/cluster_file.hpp).
+// What nccl-tests (all_reduce_perf etc.) measured, and latency and bandwidth fitted to it.
+// Not: the files of it (report/nccl_tests_file.hpp), nor the cluster that uses the figures
+// (topology/cluster_file.hpp).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
-#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
 
 namespace tawpipe::inline v0 {
@@ -25,99 +24,91 @@ struct NcclTestsPoint {
 
 /// A run of one of nccl-tests' programs.
 struct NcclTestsRun {
-  std::string program;  ///< all_reduce, broadcast, reduce, sendrecv, all_gather or reduce_scatter
+  std::string program;  ///< all_reduce, reduce_scatter, all_gather, alltoall, broadcast, reduce or sendrecv
   int ranks = 0;
   int hosts = 0;
   std::vector<NcclTestsPoint> points;
+  std::string gpu{};  ///< of the first rank, as its driver calls it; "": unknown
+  /// adapters of a host, where NCCL's log names them or the user says so; 0: unknown
+  int adapters = 0;
+  bool ring = false;  ///< NCCL_ALGO=Ring, as the log or the user says
 };
-
-namespace detail {
-
-inline const std::vector<std::string>& nccl_tests_programs() {
-  static const std::vector<std::string> programs{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "sendrecv"};
-  return programs;
-}
-
-/// The program that a text names, such as "all_reduce_perf" or, in a file's name, "all_reduce"; ""
-/// if none.
-inline std::string named_program(std::string_view text) {
-  for (const auto& program : nccl_tests_programs()) {
-    if (text.find(program + "_perf") != std::string_view::npos) return program;
-  }
-  for (const auto& program : nccl_tests_programs()) {
-    if (text.find(program) != std::string_view::npos) return program;
-  }
-  return "";
-}
-
-}  // namespace detail
-
-/// Reads the standard output of one program of nccl-tests: its lines "#  Rank ..." give ranks and
-/// hosts, its rows the out-of-place time of each size. The program is named by the output
-/// ("# Collective test starting: all_reduce_perf", since 2.17) or by `file`.
-/// @throws InputError  naming `file` if it is not such an output, or the program is unknown.
-/// Source: NVIDIA nccl-tests, src/common.cu (the header and the format of rows),
-/// doc/PERFORMANCE.md.
-inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& file) {
-  NcclTestsRun run;
-  std::set<std::string> hosts;
-  std::istringstream lines{std::string{text}};
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words{line};
-    std::string first;
-    words >> first;
-    if (first == "#") {
-      if (line.find("_perf") != std::string::npos && run.program.empty()) run.program = detail::named_program(line);
-      std::string second;
-      words >> second;
-      if (second != "Rank") continue;
-      ++run.ranks;
-      for (std::string word; words >> word;) {
-        if (word == "on" && words >> word) hosts.insert(word);
-      }
-      continue;
-    }
-    // size, count, type, redop, root, time (us), ...; broadcast and older versions leave redop or
-    // root out
-    std::vector<std::string> cells{first};
-    for (std::string word; words >> word;) cells.push_back(word);
-    // Out of place and in place end a row with four figures each: time, algbw, busbw, errors.
-    if (cells.size() < 10) continue;
-    const double bytes = to_number<double>(cells[0]).value_or(0);
-    const double time = to_number<double>(cells[cells.size() - 8]).value_or(0);
-    if (bytes > 0 && time > 0) run.points.push_back({bytes, time});
-  }
-  run.hosts = static_cast<int>(hosts.size());
-  if (run.program.empty()) run.program = detail::named_program(file);
-  if (run.points.size() < 2 || run.ranks < 2) {
-    throw InputError(concat(quote(file), " is not an output of nccl-tests on 2 ranks or more: it has ", run.ranks,
-                            " lines '#  Rank' and ", run.points.size(), " rows of results"));
-  }
-  if (run.program.empty()) {
-    throw InputError(concat(quote(file), " does not say which program wrote it; put its name into the file's, such as ",
-                            "all_reduce_node.txt (one of ", join(detail::nccl_tests_programs(), ", "), ")"));
-  }
-  return run;
-}
 
 /// The link that limits a run, as fitted.
 struct FittedLink {
   double latency_s = 0;         ///< for each hop, in addition to the overhead of starting
-  double bytes_per_second = 0;  ///< in one direction
+  double bytes_per_second = 0;  ///< in one direction; between hosts of one adapter
   double error = 0;             ///< mean relative error of the times given by the two figures
+  int adapters = 0;             ///< of a host, over which the traffic was spread; 0: inside a host
+  bool adapters_assumed = false;
 };
 
-/// Fits time = overhead + steps * latency + fraction * bytes / bandwidth by least squares of the
-/// relative errors, with the steps and the fraction of the buffer over each link of a ring
-/// (cost/collective_cost.hpp): all-reduce 2(n-1) and 2(n-1)/n, all-gather and reduce-scatter n-1
-/// and (n-1)/n, broadcast and reduce n-1 and 1, sendrecv 1 and 1.
-/// @param overhead_s  of starting an operation, in the cost model
-inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = to_seconds(nccl_latency::start)) {
+namespace detail {
+
+/// What a program makes of a buffer of B bytes on the link that limits it, for n ranks on h hosts:
+/// steps * latency + fraction * B / bandwidth.
+struct NcclTestsShape {
+  double steps;
+  double fraction;
+  bool spread;  ///< over all adapters of a host; otherwise over one
+};
+
+/// Rings (cost/collective_cost.hpp): all_reduce 2(n-1) and 2(n-1)/n, all_gather and reduce_scatter
+/// n-1 and (n-1)/n, broadcast and reduce n-1 and 1; a sendrecv's ring has one rank a host that sends
+/// to another. alltoall: each rank sends B/n to each other one, so a host of g ranks g (n-g)/n B to
+/// the others.
+inline NcclTestsShape shape_of(const NcclTestsRun& run) {
   const double n = run.ranks;
-  const bool rooted = run.program == "broadcast" || run.program == "reduce";
+  if (run.program == "sendrecv") return {1, 1, false};
+  if (run.program == "alltoall") {
+    const double own = run.hosts > 1 ? n / run.hosts : 1;
+    return {1, own * (n - own) / n, true};
+  }
   const double passes = run.program == "all_reduce" ? 2 : 1;
-  const double steps = run.program == "sendrecv" ? 1 : passes * (n - 1);
-  const double fraction = run.program == "sendrecv" || rooted ? 1 : passes * (n - 1) / n;
+  const bool rooted = run.program == "broadcast" || run.program == "reduce";
+  return {passes * (n - 1), rooted ? 1 : passes * (n - 1) / n, true};
+}
+
+/// Adapters of a host: those known; otherwise one for each rank, unless each would then be slower
+/// than 10 Gb/s, as no data centre's is.
+inline int adapters_of(const NcclTestsRun& run, double bytes_per_second) {
+  if (run.adapters > 0) return run.adapters;
+  const int ranks = std::max(1, run.ranks / run.hosts);
+  return bytes_per_second / ranks < 1.25e9 * 0.5 ? 1 : ranks;
+}
+
+/// @throws InputError  for an all_reduce whose bus bandwidth is no link's: sums in the NVSwitch
+/// (NVLS), where a rank sends its buffer once and not twice; trees between hosts (Tree, NVLSTree),
+/// which send up to half as much through an adapter as the ring that busbw assumes.
+/// Source: nccl-tests, doc/PERFORMANCE.md; NCCL 2.28.9, src/graph/tuning.cc.
+inline void check_rings(const NcclTestsRun& run, double bytes_per_second) {
+  if (run.program != "all_reduce" || run.ring || run.ranks < 3) return;
+  constexpr std::string_view instead =
+      "give all_gather_perf or reduce_scatter_perf instead, or run it with NCCL_ALGO=Ring and say --ring";
+  if (run.hosts > 1) {
+    throw InputError(concat("an all_reduce over ", run.hosts,
+                            " hosts may be a tree or sums in NVSwitches (NCCL's Tree, NVLSTree), so its bandwidth is no link's; ",
+                            instead));
+  }
+  const KnownDevice* const device = device_of_driver(run.gpu);
+  if (device == nullptr || device->sm < 90) return;  // NVLS begins with Hopper
+  const double wire = usual_nvlinks(*device) * nvlink_speed(device->sm).value();
+  if (wire <= 0 || bytes_per_second <= 1.02 * wire) return;
+  throw InputError(concat("its bandwidth of ", std::llround(bytes_per_second / 1e9), " GB/s is more than the ",
+                          std::llround(wire / 1e9), " GB/s that NCCL's rings reach over the ", usual_nvlinks(*device),
+                          " NVLinks of ", device->name, ": the NVSwitch summed (NVLS), so it is no link's; ", instead));
+}
+
+}  // namespace detail
+
+/// Fits time = overhead + steps * latency + fraction * bytes / bandwidth by least squares of the
+/// relative errors, with the steps and the fraction of the buffer over each link that the program
+/// has. Between hosts the traffic that leaves a host is divided by its adapters.
+/// @param overhead_s  of starting an operation, in the cost model
+/// @throws InputError  if the times do not grow with the size, or are not those of links (NVLS,
+/// trees).
+inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = to_seconds(nccl_latency::start)) {
+  const detail::NcclTestsShape shape = detail::shape_of(run);
   // Relative errors: each row is divided by its time. Normal equations of a + b x with weights 1 /
   // t^2.
   double w = 0;
@@ -126,7 +117,7 @@ inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = to_secon
   double wy = 0;
   double wxy = 0;
   for (const auto& point : run.points) {
-    const double x = fraction * point.bytes;
+    const double x = shape.fraction * point.bytes;
     const double y = point.microseconds * 1e-6;
     const double weight = 1 / (y * y);
     w += weight;
@@ -141,11 +132,16 @@ inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = to_secon
   const double slope = (w * wxy - wx * wy) / determinant;
   const double start = (wy - slope * wx) / w;
   if (!(slope > 0)) throw InputError("the times of nccl-tests do not grow with the size; run it up to 1 GB (-e 1G)");
-  FittedLink link{std::max(0.0, (start - overhead_s) / steps), 1 / slope, 0};
+  detail::check_rings(run, 1 / slope);
+  FittedLink link{.latency_s = std::max(0.0, (start - overhead_s) / shape.steps), .bytes_per_second = 1 / slope};
   for (const auto& point : run.points) {
-    const double predicted = overhead_s + steps * link.latency_s + fraction * point.bytes * slope;
+    const double predicted = overhead_s + shape.steps * link.latency_s + shape.fraction * point.bytes * slope;
     link.error += std::abs(predicted / (point.microseconds * 1e-6) - 1) / static_cast<double>(run.points.size());
   }
+  if (run.hosts < 2) return link;
+  link.adapters = detail::adapters_of(run, link.bytes_per_second);
+  link.adapters_assumed = run.adapters == 0 && run.ranks > run.hosts;
+  if (shape.spread) link.bytes_per_second /= link.adapters;
   return link;
 }
 

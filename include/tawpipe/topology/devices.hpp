@@ -3,6 +3,8 @@
 // reaches (cost/).
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,6 +86,29 @@ inline const KnownDevice& known_device(std::string_view name) {
   std::vector<std::string> names;
   for (const KnownDevice& device : known_devices()) names.emplace_back(device.name);
   throw InputError(unknown_name("device", name, names));
+}
+
+/// The entry of a GPU that its driver calls `name`: "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB",
+/// "NVIDIA GeForce RTX 4090". Of several of a model, that with the memory in the name, or else the
+/// nearest to `bytes`. None for those that only resemble one: laptops' and H100 PCIe and NVL have lower peaks.
+inline const KnownDevice* device_of_driver(std::string_view name, std::int64_t bytes = 0) {
+  std::string words;  // " nvidia h100 80gb hbm3 "
+  for (const char c : lower_case(name)) words += (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : ' ';
+  words = concat(" ", words, " ");
+  const auto has = [&](std::string_view word) { return words.find(concat(" ", word, " ")) != std::string::npos; };
+  if (has("laptop") || ((has("h100") || has("h200") || has("h800")) && (has("pcie") || has("nvl")))) return nullptr;
+  double memory = static_cast<double>(bytes) / 1073741824.0;
+  for (const KnownDevice& device : known_devices()) {
+    if (has(concat(device.memory_gib, "gb"))) memory = device.memory_gib;
+  }
+  const KnownDevice* found = nullptr;
+  for (const KnownDevice& device : known_devices()) {
+    std::string model = lower_case(device.name.substr(0, device.name.find('-')));
+    if (model.starts_with("rtx")) model.insert(3, " ");
+    const auto differs = [&](const KnownDevice& one) { return std::abs(one.memory_gib - memory); };
+    if (has(model) && (found == nullptr || (memory > 0 && differs(device) < differs(*found)))) found = &device;
+  }
+  return found;
 }
 
 /// An entry of the table as a DeviceSpec.

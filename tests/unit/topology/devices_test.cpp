@@ -1,0 +1,37 @@
+// Tests of topology/devices.hpp: a GPU by what its driver calls it.
+#include "tawpipe/topology/devices.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace {
+
+std::string found(const std::string& name, double gib = 0) {
+  const tawpipe::KnownDevice* const device = tawpipe::device_of_driver(name, static_cast<std::int64_t>(gib * 1073741824.0));
+  return device == nullptr ? "" : std::string{device->name};
+}
+
+}  // namespace
+
+TEST_CASE("drivers' names are those of the table") {
+  CHECK(found("NVIDIA H100 80GB HBM3") == "H100-80G");
+  CHECK(found("NVIDIA A100-SXM4-40GB") == "A100-40G");
+  CHECK(found("NVIDIA A100-SXM4-80GB") == "A100-80G");
+  CHECK(found("NVIDIA A800-SXM4-80GB") == "A800-80G");
+  CHECK(found("NVIDIA H200") == "H200-141G");
+  CHECK(found("NVIDIA B200") == "B200-180G");
+  CHECK(found("NVIDIA L40S") == "L40S-48G");
+  CHECK(found("NVIDIA GeForce RTX 4090") == "RTX4090-24G");
+  CHECK(found("Tesla V100-SXM2-32GB") == "V100-32G");
+  CHECK(found("Tesla T4") == "T4-16G");
+  CHECK(found("NVIDIA H100", 93.6) == "H100-96G");
+}
+
+TEST_CASE("what only resembles one is not taken for it") {
+  for (const char* name : {"", "NVIDIA A10", "NVIDIA A1000", "NVIDIA L40", "NVIDIA T400", "NVIDIA H100 PCIe", "NVIDIA H100 NVL",
+                           "NVIDIA RTX 4090 Laptop GPU", "AMD Instinct MI300X"}) {
+    CAPTURE(name);
+    CHECK(found(name).empty());
+  }
+}
