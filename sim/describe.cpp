@@ -83,6 +83,7 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
       problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
   if (const std::string device = assumed_device(problem); !device.empty())
     text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
+  if (const std::string note = no_nvlinks_text(cluster); !note.empty()) text += "note     " + note;
   if (problem.model) {
     const Transformer& model = *problem.model;
     const std::string active =

@@ -179,8 +179,6 @@ int run(int argc, char** argv) {
 
   std::string cluster;
   std::string device;
-  std::string file;
-  int nodes = 0;
   CLI::App* topology = add_command(app, "topology", "Show a cluster, or import a machine's description");
   topology->require_subcommand(1);
   finish(*topology, "Example:\n  tawpipe topology show dgx-a100*2");
@@ -192,12 +190,24 @@ int run(int argc, char** argv) {
   add_device_flag(*show, device, "What");
   add_json_flag(*show, json, "the cluster");
   finish(*show, "Example:\n  tawpipe topology show dgx-a100*2 --json cluster.json");
-  CLI::App* import = add_command(*topology, "import", "Read nvidia-smi topo -m, NCCL's topology XML, or cluster JSON");
-  import->add_option("file", file, "The file")->type_name("")->required()->group("What");
-  add_count(*import, "--nodes", nodes, "How many such nodes (default 1)", "N", "What");
-  add_device_flag(*import, device, "What");
-  add_json_flag(*import, json, "the cluster");
-  finish(*import, "Example:\n  nvidia-smi topo -m > node.txt\n  tawpipe topology import node.txt --nodes 4 --json cluster.json");
+  ImportRequest importing;
+  CLI::App* import =
+      add_command(*topology, "import", "Read nvidia-smi topo -m, NCCL's topology XML or log, Slurm's switches, or JSON");
+  import->add_option("file", importing.file, "The file")->type_name("")->required()->group("What");
+  add_count(*import, "--nodes", importing.nodes, "How many such nodes (default 1)", "N", "What");
+  add_device_flag(*import, importing.device, "What");
+  add_count(*import, "--nvlinks", importing.nvlinks, "NVLinks of each GPU to NVSwitches, where NCCL's XML has none", "N", "What");
+  add_text(*import, "--cluster", importing.cluster, "The nodes below Slurm's switches, as --cluster of simulate", "CLUSTER",
+           "What");
+  add_text(*import, "--uplink", importing.uplink, "Of each of Slurm's switches (default: all that its nodes send)", "SPEED",
+           "What");
+  add_json_flag(*import, importing.json, "the cluster");
+  finish(*import,
+         "Examples:\n"
+         "  nvidia-smi topo -m > node.txt\n"
+         "  tawpipe topology import node.txt --nodes 4 --json cluster.json\n"
+         "  tawpipe topology import partial.xml --nvlinks 18 --json node.json\n"
+         "  tawpipe topology import topology.conf --cluster dgx-h100 --uplink 400GBps --json cluster.json");
 
   ExportRequest how;
   std::string graph_out;
@@ -285,7 +295,7 @@ int run(int argc, char** argv) {
     if (compare->parsed()) return run_compare(request, schedules, baselines);
     if (validate->parsed()) return run_validate(request, order);
     if (show->parsed()) return run_topology_show(cluster, device, json);
-    if (import->parsed()) return run_topology_import(file, nodes, device, json);
+    if (import->parsed()) return run_topology_import(importing);
     if (!chakra_out.empty()) return run_chakra_export(request, chakra_out);
     return graph_out.empty() ? run_export(request, how) : run_graph_export(request, graph_out);
   } catch (const tawpipe::InputError& error) {

@@ -159,6 +159,18 @@ int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines);
 int run_topology_show(const std::string& cluster, const std::string& device, const std::string& json);
-int run_topology_import(const std::string& file, int nodes, const std::string& device, const std::string& json);
+
+struct ImportRequest {
+  std::string file;
+  std::string cluster;  ///< --cluster with the nodes below Slurm's tree
+  std::string uplink;   ///< --uplink of its switches; "": as much as the nodes below send
+  std::string device;   ///< --device
+  std::string json;     ///< --json FILE|-
+  int nodes = 0;        ///< --nodes; 0: one, or as the file says
+  int nvlinks = 0;      ///< --nvlinks of each GPU; 0: as the file says
+};
+int run_topology_import(const ImportRequest& request);
+/// That GPUs which usually have NVLinks have none, and how to add them; "" where they have some.
+std::string no_nvlinks_text(const Cluster& cluster);
 
 }  // namespace tawpipe::sim

@@ -1,12 +1,21 @@
 // `tawpipe topology show|import`: shows a cluster, and converts a machine's description.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "../request.hpp"
 #include "../terminal_text.hpp"
 #include "output.hpp"
+#include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/topology/routing.hpp"
+#include "tawpipe/topology/slurm_topology.hpp"
 
 namespace tawpipe::sim {
 
@@ -46,6 +55,7 @@ std::string show_text(const Cluster& cluster) {
                                 cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), cluster.links());
   if (const std::string device = assumed_device({.cluster = cluster}); !device.empty())
     out += fmt::format("{} is assumed, as nothing names the GPU; --device NAME names it\n", device);
+  out += no_nvlinks_text(cluster);
   Table nodes{{{"node"},
                {"ranks"},
                {"device"},
@@ -122,14 +132,92 @@ int show(const Cluster& cluster, const std::string& json) {
   return ok;
 }
 
+/// Slurm's tree above the nodes of a cluster, or by itself as a part of a cluster file.
+int import_slurm(const ImportRequest& request, const SlurmTree& tree) {
+  if (request.nodes > 0 || request.nvlinks > 0) throw InputError("Slurm's tree has its nodes; leave out --nodes and --nvlinks");
+  std::optional<Cluster> below;
+  if (!request.cluster.empty()) below = resolve_cluster(request.cluster, request.device);
+  BytesPerSecond node{8 * 50e9};  // 8 adapters of 400 Gb/s
+  if (below) {
+    node = {};
+    for (const Link& link : below->kinds().front().links) {
+      if (link.end == LinkEnd::adapter_out) node += link.bandwidth;
+    }
+  }
+  std::optional<BytesPerSecond> given;
+  if (!request.uplink.empty()) given = parse_bandwidth(request.uplink);
+  const auto uplink = [&](int nodes) {
+    return LinkSpec{given ? *given : node * static_cast<double>(nodes), Duration{1'000'000}};
+  };
+  const FabricGraph graph = fabric_of(tree, uplink);
+  const std::string note =
+      given ? std::string{}
+            : fmt::format(
+                  "Uplinks carry all that the nodes below can send ({} each): assumed, as Slurm's file has no speeds; --uplink "
+                  "400Gbps gives that of a switch\n",
+                  format_bandwidth(node));
+  if (below) {
+    const int count = graph.nodes;
+    if (below->kinds().size() != 1) throw InputError("--cluster has nodes of several kinds; give one whose nodes are alike");
+    check_cluster_size(count, below->devices_in(NodeId{0}));
+    const Cluster whole{one_line(request.file), below->kinds(), std::vector<std::int32_t>(static_cast<std::size_t>(count), 0),
+                        make_fabric(graph)};
+    if (request.json != "-") print(note);
+    return show(whole, request.json);
+  }
+  nlohmann::ordered_json fabric;
+  fabric["switches"] = graph.switches;
+  fabric["attach"] = std::vector<std::string>(static_cast<std::size_t>(graph.nodes));
+  for (const FabricGraph::Attachment& one : graph.attachments)
+    fabric["attach"][static_cast<std::size_t>(one.node)] = graph.switches[static_cast<std::size_t>(one.at - graph.nodes)];
+  fabric["edges"] = nlohmann::ordered_json::array();
+  for (const FabricGraph::Edge& edge : graph.edges) {
+    fabric["edges"].push_back({{"between",
+                                {graph.switches[static_cast<std::size_t>(edge.a - graph.nodes)],
+                                 graph.switches[static_cast<std::size_t>(edge.b - graph.nodes)]}},
+                               {"bytes_per_second", edge.link.bandwidth.value()},
+                               {"latency_ps", edge.link.latency.value()}});
+  }
+  const nlohmann::ordered_json json{{"nodes", graph.nodes}, {"fabric", std::move(fabric)}};
+  if (!request.json.empty()) write_output(request.json, json.dump(2) + "\n");
+  if (request.json == "-") return ok;
+  Table table{{{"switch"}, {"nodes below", Align::right}, {"directly below"}}};
+  for (const SlurmSwitch& one : tree.switches) {
+    std::vector<std::string> names;
+    for (const int s : one.switches) names.push_back(tree.switches[static_cast<std::size_t>(s)].name);
+    if (!one.nodes.empty())
+      names.push_back(concat(tree.nodes[static_cast<std::size_t>(one.nodes.front())], " to ",
+                             tree.nodes[static_cast<std::size_t>(one.nodes.back())]));
+    table.row({one.name, std::to_string(one.nodes_below), join(names, ", ")});
+  }
+  print(table.str(terminal_style()) + "\n" + note +
+        "\nFor a cluster file of such nodes (docs/topology.md), or at once with --cluster NODE:\n" + json.dump() + "\n");
+  return ok;
+}
+
 }  // namespace
 
 int run_topology_show(const std::string& cluster, const std::string& device, const std::string& json) {
   return show(resolve_cluster(cluster, device), json);
 }
 
-int run_topology_import(const std::string& file, int nodes, const std::string& device, const std::string& json) {
-  return show(read_cluster_file(file, nodes, device), json);
+int run_topology_import(const ImportRequest& request) {
+  const std::string text = read_text(request.file, "cluster file", max_cluster_file_mebibytes);
+  const std::string source = one_line(request.file);
+  if (cluster_format(text) == ClusterFormat::slurm) return import_slurm(request, read_slurm_tree(text, source));
+  if (!request.cluster.empty() || !request.uplink.empty())
+    throw InputError("--cluster and --uplink go with Slurm's tree of switches; this file has its nodes");
+  return show(cluster_from_text(text, source, request.nodes, request.device, request.nvlinks), request.json);
+}
+
+std::string no_nvlinks_text(const Cluster& cluster) {
+  const int links = missing_nvlinks(cluster);
+  if (links == 0) return "";
+  return fmt::format(
+      "NO NVLINK: {} GPUs ({}) of a node meet by PCI Express only, and usually have {} NVLinks each, which a partial NCCL XML "
+      "leaves "
+      "out; tawpipe topology import FILE --nvlinks {} adds them\n",
+      cluster.devices_in(NodeId{0}), cluster.device(Rank{0}).name, links, links);
 }
 
 }  // namespace tawpipe::sim

@@ -1,6 +1,6 @@
-// Clusters from any input: a name, a size, a JSON file, nvidia-smi's matrix, NCCL's XML; and back
-// to JSON.
-// Not: the parsers themselves (nvidia_smi_topology.hpp, nccl_topology_xml.hpp,
+// Clusters from any input: a name, a size, a JSON file, nvidia-smi's matrix, NCCL's XML or log; and
+// back to JSON.
+// Not: the parsers themselves (nvidia_smi_topology.hpp, nccl_topology_xml.hpp, nccl_graph_log.hpp,
 // detail/cluster_json.hpp).
 #pragma once
 
@@ -23,9 +23,10 @@ TAWPIPE_INLINE Cluster cluster_from_json(std::string_view text, std::string_view
 TAWPIPE_INLINE std::string write_cluster_json(const Cluster& cluster);
 
 /// The format of a text.
-enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
+enum class ClusterFormat : std::uint8_t { json, nccl_xml, nccl_log, nvidia_smi, amd_smi, slurm, unknown };
 
-/// Detected by its content: '{' starts JSON, '<' XML, and a matrix has a column GPU0.
+/// Detected by its content: '{' starts JSON, '<' XML, "=== System" NCCL's graph in its log; AMD's
+/// tools name XGMI or ROCm, Slurm's tree SwitchName, and a matrix has a column GPU0.
 TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
 
 /// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix)
@@ -34,15 +35,21 @@ TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
 /// @param device  all devices, by name (topology/devices.hpp), whatever the text says; "": as it
 /// says, or else assumed (DeviceSpec::assumed). Link speeds that the text does not give are those
 /// of the usual machine around it.
-/// @throws InputError  naming the file, and the place in it; for an unknown device.
+/// @param nvlinks  of each GPU to an NVSwitch, where NCCL's XML names none; 0: as it says
+/// @throws InputError  naming the file, and the place in it; for an unknown device, AMD's, and
+/// Slurm's tree, which has no nodes' insides (slurm_topology.hpp).
 TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0,
-                                         std::string_view device = "");
+                                         std::string_view device = "", int nvlinks = 0);
 
 inline constexpr std::int64_t max_cluster_file_mebibytes = 64;
 
 /// A cluster file of any format. @throws InputError  if it cannot be read, and as
 /// cluster_from_text().
-TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0, std::string_view device = "");
+TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0, std::string_view device = "", int nvlinks = 0);
+
+/// NVLinks that each device of the first node usually has, if it has at least four such devices and
+/// the cluster has no NVLink at all, as in a partial NCCL XML; otherwise 0.
+TAWPIPE_INLINE int missing_nvlinks(const Cluster& cluster);
 
 /// The cluster of `--cluster TEXT`: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"),
 /// or a file; a file that describes one machine may be multiplied too ("node.xml*4").
@@ -65,6 +72,8 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/topology/detail/cluster_json.hpp"
+#include "tawpipe/topology/devices.hpp"
+#include "tawpipe/topology/nccl_graph_log.hpp"
 #include "tawpipe/topology/nccl_topology_xml.hpp"
 #include "tawpipe/topology/nvidia_smi_topology.hpp"
 
@@ -108,15 +117,33 @@ TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text) {
   if (begin == std::string_view::npos) return ClusterFormat::unknown;
   if (text[begin] == '{') return ClusterFormat::json;
   if (text[begin] == '<') return ClusterFormat::nccl_xml;
-  return text.find("GPU0") == std::string_view::npos ? ClusterFormat::unknown : ClusterFormat::nvidia_smi;
+  const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
+  if (has(detail::nccl_graph_start)) return ClusterFormat::nccl_log;
+  if (has("XGMI") || has("ROCm System Management")) return ClusterFormat::amd_smi;
+  if (const std::string lower = lower_case(text.substr(0, 1 << 16)); lower.find("switchname=") != std::string::npos)
+    return ClusterFormat::slurm;
+  return has("GPU0") ? ClusterFormat::nvidia_smi : ClusterFormat::unknown;
 }
 
-TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes, std::string_view device) {
+TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes, std::string_view device,
+                                         int nvlinks) {
   const auto format = cluster_format(text);
   if (format == ClusterFormat::unknown) {
-    throw InputError(
-        concat(source, " is not a cluster: expected JSON, NCCL's topology XML, or the output of nvidia-smi topo -m"));
+    throw InputError(concat(source,
+                            " is not a cluster: expected JSON, NCCL's topology XML or log (NCCL_DEBUG_SUBSYS=GRAPH), or the "
+                            "output of nvidia-smi topo -m"));
   }
+  if (format == ClusterFormat::amd_smi) {
+    throw InputError(concat(source,
+                            " is of AMD GPUs (XGMI), of which no data sheets are known; describe the node as cluster JSON, its "
+                            "device with memory and peaks of its own (docs/topology.md)"));
+  }
+  if (format == ClusterFormat::slurm) {
+    throw InputError(concat(source, " is Slurm's tree of switches, without the nodes' insides; tawpipe topology import ", source,
+                            " --cluster NODE joins both"));
+  }
+  if (nvlinks > 0 && format != ClusterFormat::nccl_xml)
+    throw InputError(concat(source, " says itself which NVLinks there are; only NCCL's XML may leave them out"));
   if (format == ClusterFormat::json) {
     if (nodes != 0)
       throw InputError(concat(source, " is a whole cluster and says its number of nodes; leave out '*", nodes, "'"));
@@ -124,15 +151,29 @@ TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view
   }
   std::optional<DeviceSpec> spec;
   if (!device.empty()) spec = device_named(device);
-  NodeType node = format == ClusterFormat::nccl_xml ? node_type_from_nccl_xml(text, {.device = spec}, source)
-                                                    : node_type_from_nvidia_smi(text, {.device = spec, .speeds = {}}, source);
+  NodeType node = format == ClusterFormat::nccl_xml ? node_type_from_nccl_xml(text, {.device = spec, .nvlinks = nvlinks}, source)
+                  : format == ClusterFormat::nccl_log
+                      ? make_node_type(std::string{source}, node_graph_from_nccl_log(text, spec, source))
+                      : node_type_from_nvidia_smi(text, {.device = spec, .speeds = {}}, source);
   const int count = nodes == 0 ? 1 : nodes;
   check_cluster_size(count, static_cast<std::int64_t>(node.devices.size()));
   return Cluster{std::string{source}, {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(count), 0)};
 }
 
-TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes, std::string_view device) {
-  return cluster_from_text(read_text_file(path, "cluster file", max_cluster_file_mebibytes), path, nodes, device);
+TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes, std::string_view device, int nvlinks) {
+  return cluster_from_text(read_text_file(path, "cluster file", max_cluster_file_mebibytes), path, nodes, device, nvlinks);
+}
+
+TAWPIPE_INLINE int missing_nvlinks(const Cluster& cluster) {
+  const NodeType& node = cluster.kinds().front();
+  const KnownDevice* const device = node.devices.size() < 4 ? nullptr : find_device(node.devices.front().name);
+  if (device == nullptr) return 0;
+  for (const NodeType& kind : cluster.kinds()) {
+    for (const Link& link : kind.links) {
+      if (link.kind == LinkClass::nvlink) return 0;
+    }
+  }
+  return usual_nvlinks(*device);
 }
 
 TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device) {

@@ -25,6 +25,8 @@ namespace tawpipe::inline v0 {
 /// gpus[c], or nics[c - gpus].
 struct SmiTopology {
   std::vector<std::string> gpus;  ///< "GPU0", ...
+  /// [gpu] as the text around the matrix names it, "NVIDIA L40S"; "" where it does not
+  std::vector<std::string> models;
   /// "NIC0", or "mlx5_0" if an old driver prints that; the legend's name if given
   std::vector<std::string> nics;
   /// [gpu] the first affinity column, such as "0-23,48-71"; empty if blank
@@ -38,14 +40,16 @@ struct SmiTopology {
 
 /// Settings that the matrix does not contain.
 struct SmiOptions {
-  /// default: assumed, H100-80G where a pair has 18 NVLinks, otherwise A100-80G
+  /// default: as the text names it, otherwise assumed: H100-80G where a pair has 18 NVLinks,
+  /// otherwise A100-80G
   std::optional<DeviceSpec> device;
   std::optional<LinkSpeeds> speeds;  ///< default: link_speeds() of the device's generation
 };
 
 /// Parses the text. Takes tabs or spaces, escape codes, cells run together where a terminal
-/// wrapped, NIC or mlx5 columns, missing or cut-off NIC rows, any affinity columns or none, and
-/// text before and after the matrix.
+/// wrapped, NIC or mlx5 columns, missing or cut-off NIC rows, any affinity columns or none, marks of
+/// quoting, and text before and after the matrix, which may name the GPUs (collect_env,
+/// nvidia-smi -L).
 /// @param source  the file's name, for messages.
 /// @throws InputError  naming line and cell.
 inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_view source = "nvidia-smi topo -m") {
@@ -115,6 +119,7 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
   }
   detail::complete_smi_matrix(topology, line_of, fail);
   detail::apply_smi_legend(lines, topology.nics);
+  topology.models = detail::smi_models(lines, topology.gpus.size());
   return topology;
 }
 
@@ -123,17 +128,29 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
 /// GPUs of equal CPU affinity connected by NVLink, which hides their PCI Express; SYS crosses from
 /// CPU to CPU (each pair of CPUs has a link, as in NCCL). NVLinks that add up to more than 18 a GPU
 /// if they were direct are one NVSwitch with a port of # links for each GPU; fewer are direct
-/// links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's GPUs.
+/// links. @throws InputError  if the text names a GPU that has no entry in the table.
 inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& options = {}) {
   int max_nvlinks = 0;
   for (const auto& cell : topology.cells) max_nvlinks = std::max(max_nvlinks, cell.nvlinks);
-  const KnownDevice& fallback = known_device(max_nvlinks == 18 ? "H100-80G" : "A100-80G");
-  const DeviceSpec device = options.device ? *options.device : assumed_spec(fallback);
-  const KnownDevice* const known = find_device(device.name);
-  const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds((known != nullptr ? *known : fallback).sm);
+  const KnownDevice* usual = &known_device(max_nvlinks == 18 ? "H100-80G" : "A100-80G");
+  std::vector<DeviceSpec> devices;
+  for (std::size_t gpu = 0; gpu < topology.gpus.size(); ++gpu) {
+    const std::string_view model = gpu < topology.models.size() ? std::string_view{topology.models[gpu]} : std::string_view{};
+    if (options.device) {
+      devices.push_back(*options.device);
+    } else if (model.empty()) {
+      devices.push_back(assumed_spec(*usual));
+    } else if (const KnownDevice* const known = device_of_driver(model)) {
+      devices.push_back(spec_of(*known));
+    } else {
+      throw InputError(concat("no data sheet is known for GPU ", quote(model), "; name the nearest device (--device NAME)"));
+    }
+  }
+  if (const KnownDevice* const known = devices.empty() ? nullptr : find_device(devices.front().name)) usual = known;
+  const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds(usual->sm);
 
   NodeGraph graph;
-  for (const auto& gpu : topology.gpus) graph.add_device(gpu, device);
+  for (std::size_t gpu = 0; gpu < devices.size(); ++gpu) graph.add_device(topology.gpus[gpu], devices[gpu]);
   for (const auto& nic : topology.nics) graph.add_adapter(nic, {speeds.network, speeds.network_latency});
   detail::connect_smi_nvlinks(topology, speeds, graph);
   detail::connect_smi_pcie(topology, speeds, graph);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/log_line.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
 #include "tawpipe/topology/node_graph.hpp"
@@ -31,7 +33,7 @@ struct SmiCell {
 
 namespace detail {
 
-/// The lines, without escape codes and carriage returns.
+/// The lines, without escape codes, carriage returns, marks of quoting and labels of launchers.
 inline std::vector<std::string> smi_lines(std::string_view text) {
   std::vector<std::string> lines(1);
   text = without_byte_order_mark(text);
@@ -45,6 +47,7 @@ inline std::vector<std::string> smi_lines(std::string_view text) {
       lines.back() += text[i] >= 0 && text[i] < ' ' ? ' ' : text[i];
     }
   }
+  for (std::string& line : lines) line.erase(0, line.size() - without_label(line).size());
   return lines;
 }
 
@@ -180,6 +183,36 @@ inline void apply_smi_legend(const std::vector<std::string>& lines, std::vector<
     const auto place = std::find(nics.begin(), nics.end(), all[0].substr(0, all[0].size() - 1));
     if (place != nics.end()) *place = concat(*place, " (", all[1], ")");
   }
+}
+
+/// What the text around the matrix calls its GPUs: [gpu] a driver's name; "" where it names none.
+/// "GPU 0: NVIDIA L40S" stands in nvidia-smi -L and PyTorch's collect_env, "|   0  NVIDIA L40S  Off |"
+/// in nvidia-smi's table.
+inline std::vector<std::string> smi_models(const std::vector<std::string>& lines, std::size_t gpus) {
+  std::vector<std::string> models(gpus);
+  for (const std::string& line : lines) {
+    auto all = words(line);
+    std::size_t at = 0;
+    while (at < all.size() && all[at] != "GPU" && all[at] != "|") ++at;
+    if (at + 2 >= all.size()) continue;
+    const bool table = all[at] == "|";
+    std::string_view number = all[at + 1];
+    if (!table && !number.ends_with(':')) continue;
+    if (!table) number.remove_suffix(1);
+    const auto gpu = to_number<std::size_t>(number);
+    if (!gpu || *gpu >= gpus || !models[*gpu].empty()) continue;
+    std::string model;
+    bool ends = !table;
+    for (at += 2; at < all.size() && !all[at].starts_with('('); ++at) {
+      if (table && (all[at] == "On" || all[at] == "Off" || all[at] == "|")) {
+        ends = all[at] != "|";
+        break;
+      }
+      model += concat(model.empty() ? "" : " ", all[at]);
+    }
+    if (ends) models[*gpu] = model;
+  }
+  return models;
 }
 
 /// Groups of members connected by `joined(i, j)`, j < i: [member] the smallest member of its group.

@@ -1,0 +1,79 @@
+// Texts that people keep of a machine, as --cluster and `topology import` read them: what they name
+// is used, what they lack is said.
+// Not: single formats in detail (nvidia_smi_topology_test.cpp, nccl_topology_xml_test.cpp, ...).
+#include "tawpipe/topology/cluster_file.hpp"
+
+#include "tawpipe/topology/devices.hpp"
+#include "unit/topology/samples.hpp"
+
+using namespace tawpipe;
+using samples::contains;
+using samples::error_of;
+using samples::ours;
+
+namespace {
+
+int adapters_of(const Cluster& cluster, double bytes_per_second) {
+  int count = 0;
+  for (const Link& link : cluster.kinds().front().links) {
+    if (link.end == LinkEnd::adapter_out && link.bandwidth.value() == doctest::Approx(bytes_per_second)) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("the text around a matrix names the GPUs") {
+  const Cluster cluster = cluster_from_text(ours("collect_env_l40s.txt"), "env.txt");
+  REQUIRE(cluster.ranks() == 4);
+  for (int rank = 0; rank < 4; ++rank) CHECK(cluster.device(Rank{rank}) == device_named("L40S-48G"));
+  CHECK_FALSE(cluster.device(Rank{0}).assumed);
+  std::string text = ours("collect_env_l40s.txt");
+  const std::string matrix = text.substr(text.find("GPU Topology:"));
+  const std::string listed = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)\nGPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-2)\n";
+  const Cluster some = cluster_from_text(listed + matrix, "env.txt");
+  CHECK(some.device(Rank{1}).name == "A100-80G");
+  CHECK_FALSE(some.device(Rank{1}).assumed);
+  CHECK(some.device(Rank{2}).assumed);
+  const std::string table = "|   0  NVIDIA H200                    On  |   00000000:19:00.0 Off |                    0 |\n";
+  CHECK(cluster_from_text(table + matrix, "smi.txt").device(Rank{0}).name == "H200-141G");
+  const std::string unknown = "GPU 0: NVIDIA RTX A6000\n";
+  CHECK(contains(error_of([&] { cluster_from_text(unknown + matrix, "env.txt"); }),
+                 "no data sheet is known for GPU 'NVIDIA RTX A6000'"));
+  CHECK(cluster_from_text(unknown + matrix, "env.txt", 0, "RTX3090-24G").device(Rank{0}).name == "RTX3090-24G");
+}
+
+TEST_CASE("a matrix that was pasted as a quotation is read") {
+  const Cluster cluster = cluster_from_text(ours("quoted.txt"), "mail.txt");
+  CHECK(cluster.ranks() == 8);
+  CHECK(cluster.device(Rank{0}).name == "H100-80G");
+  CHECK(cluster_format(ours("quoted.txt")) == ClusterFormat::nvidia_smi);
+}
+
+TEST_CASE("a partial XML lacks NVLinks, which is noticed and can be added") {
+  const Cluster bare = cluster_from_text(ours("partial_sm90.xml"), "part.xml");
+  CHECK(bare.ranks() == 8);
+  CHECK(bare.device(Rank{0}).name == "H100-80G");
+  CHECK(adapters_of(bare, 12.5e9) == 32);
+  CHECK(missing_nvlinks(bare) == 18);
+  const Cluster whole = cluster_from_text(ours("partial_sm90.xml"), "part.xml", 4, "", 18);
+  CHECK(whole.ranks() == 32);
+  CHECK(missing_nvlinks(whole) == 0);
+  const Route route = whole.route(Rank{0}, Rank{7});
+  CHECK(whole.link(route.links.front()).bandwidth.value() == doctest::Approx(18 * 20.6e9));
+  for (const char* other : {"nvlink_8gpu_glued.smi.txt", "regular.cluster.json"}) {
+    CHECK(contains(error_of([&] { cluster_from_text(ours(other), other, 0, "", 18); }), "says itself which NVLinks there are"));
+  }
+  CHECK(missing_nvlinks(resolve_cluster("dgx-h100")) == 0);
+  CHECK(missing_nvlinks(resolve_cluster("l40s-pcie")) == 0);
+  CHECK(missing_nvlinks(resolve_cluster("4x1")) == 0);
+}
+
+TEST_CASE("what cannot be a node is refused by its name") {
+  CHECK(cluster_format(ours("rocm_smi_xgmi.txt")) == ClusterFormat::amd_smi);
+  CHECK(contains(error_of([] { cluster_from_text(ours("rocm_smi_xgmi.txt"), "rocm.txt"); }), "is of AMD GPUs"));
+  CHECK(cluster_format(ours("slurm_tree.conf")) == ClusterFormat::slurm);
+  CHECK(contains(error_of([] { cluster_from_text(ours("slurm_tree.conf"), "topology.conf"); }),
+                 "tawpipe topology import topology.conf"));
+  CHECK(cluster_format(ours("nccl_info.log")) == ClusterFormat::nccl_log);
+}
