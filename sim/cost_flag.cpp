@@ -43,7 +43,9 @@ KernelCost kernel_cost(const ScheduleOptions& values) {
   KernelCost cost;
   // Those of a file first: what is given by name counts.
   if (const auto file = values.find("file"); file != values.end()) {
-    cost.changes = parse_curves_json(read_text(file->second, "file of measured curves"), one_line(file->second));
+    CurvesFile found = parse_curves_json(read_text(file->second, "file of measured curves"), one_line(file->second));
+    cost.changes = std::move(found.changes);
+    cost.measured_on = std::move(found.device);
   }
   for (const auto& [key, value] : values) {
     if (key != "file") cost.changes.push_back(parse_curve_change(key, value));
@@ -118,7 +120,9 @@ Cost parse_cost(const std::string& text, double utilization) {
   if (kind == "measured") {
     const std::string file = colon == std::string::npos ? "" : text.substr(colon + 1);
     if (file.empty()) throw InputError("--cost measured needs a file of tawpipe calibrate, such as measured:cost.json");
-    return parse_measured_json(read_text(file, "file of measured times"), one_line(file));
+    MeasuredCost cost = parse_measured_json(read_text(file, "file of measured times"), one_line(file));
+    cost.source = one_line(file);
+    return cost;
   }
   ScheduleOptions values;
   if (colon != std::string::npos && colon + 1 < text.size()) {

@@ -32,7 +32,11 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
                        format_duration(fixed->forward), format_duration(fixed->backward_input),
                        format_duration(fixed->backward_weight), format_duration(fixed->transfer));
   }
-  if (std::holds_alternative<MeasuredCost>(cost)) return "measured times";
+  if (const auto* measured = std::get_if<MeasuredCost>(&cost)) {
+    if (!measured->work) return "measured times";
+    return concat("measured times", measured->work->model.empty() ? std::string{} : concat(" of ", measured->work->model), " on ",
+                  measured->device, measured->software.empty() ? std::string{} : concat(" (", measured->software, ")"));
+  }
   const auto& roofline = std::get<RooflineCost>(cost);
   return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth{}", format_percent(roofline.utilization, 0),
                      format_percent(roofline.memory_utilization, 0),

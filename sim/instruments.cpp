@@ -66,6 +66,15 @@ Command add_measure(CLI::App& parent) {
   return {app, [request] { return run_measure(*request); }};
 }
 
+/// What was measured, for the files of its times.
+void add_setup_flags(CLI::App& app, MeasuredSetup& setup, const std::string& group) {
+  add_text(app, "--model", setup.model, "That was measured, as --model of simulate", "MODEL", group);
+  add_count(app, "--sequence", setup.sequence, "Tokens of one of its sequences", "TOKENS", group);
+  add_count(app, "--microbatch", setup.microbatch, "Sequences of one of its microbatches (default 1)", "N", group);
+  add_text(app, "--recompute", setup.recompute, "What it computed again: none, selective or full (default none)", "POLICY",
+           group);
+}
+
 Command add_calibrate(CLI::App& parent) {
   const auto request = std::make_shared<CalibrateRequest>();
   CLI::App* app =
@@ -95,6 +104,7 @@ Command add_calibrate(CLI::App& parent) {
   part("--layer", request->names.layer, "a layer");
   part("--embedding", request->names.embedding, "the embedding");
   part("--head", request->names.head, "the head");
+  add_setup_flags(*app, request->setup, traces);
   add_text(*app, "--cluster", request->cluster, "That they ran on (as --cluster of simulate)", "CLUSTER", "Timelines and traces");
   add_device_flag(*app, request->device, "Timelines and traces");
   add_text(*app, "--out", request->out, "Write the measured times, for --cost measured:FILE", "FILE|-", "Timelines and traces");
@@ -103,7 +113,8 @@ Command add_calibrate(CLI::App& parent) {
          "  all_gather_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n"
          "  tawpipe calibrate node.txt --json links.json\n"
          "  tawpipe calibrate --timeline t.csv --schedule-file s.json --cluster 2x2 --out cost.json\n"
-         "  tawpipe calibrate --kineto rank0.pt.trace.json --layer LlamaDecoderLayer --cluster dgx-h100*2 --out cost.json");
+         "  tawpipe calibrate --kineto rank0.pt.trace.json --layer LlamaDecoderLayer --cluster dgx-h100*2 --model llama-3-8b \\\n"
+         "    --sequence 8192 --out cost.json");
   return {app, [request] { return run_calibrate(*request); }};
 }
 
@@ -169,10 +180,11 @@ Command add_what_if(CLI::App& parent) {
   app->add_flag("--together", request->together, "All that is asked at once, not one by one")->group("Questions");
   add_text(*app, "--out", request->out, "Write measured times, for simulate, compare, ... --cost measured:FILE", "FILE|-",
            "Output");
-  add_count(*app, "--layers", request->layers, "Of the model, for --out from a straggler trace", "N", "Output");
-  add_text(*app, "--cluster", request->cluster, "That the traces were taken on, for --out from a profiler's", "CLUSTER",
-           "Output");
-  add_device_flag(*app, request->device, "Output");
+  constexpr const char* of_out = "For --out";
+  add_setup_flags(*app, request->setup, of_out);
+  add_text(*app, "--cluster", request->cluster, "That the traces were taken on", "CLUSTER", of_out);
+  add_device_flag(*app, request->device, of_out);
+  add_text(*app, "--layer", request->layer, "What a profiler's traces call a layer (default layer)", "NAME", of_out);
   add_json_flag(*app, request->json, "replay, answers and ranks");
   add_report_flag(*app, request->report, "the step as traced and under each question");
   add_text(*app, "--gantt", request->gantt, "Draw the first step as traced", "FILE.svg|.png", "Output");

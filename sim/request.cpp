@@ -59,12 +59,13 @@ Request with_known(Request request, const Workload& known) {
   return request;
 }
 
-/// The values with which the times were measured, unless a flag overrides them: sequence and
-/// microbatch, number format and, for a model by name, the vocabulary. Differences are detected
+/// The values with which the times were measured, unless a flag overrides them: sequence,
+/// microbatch and recomputation, number format and, for a model by name, the vocabulary. Differences are detected
 /// during prediction (MeasuredCost::check).
 void take_measured_work(const MeasuredWork& work, Request& request, std::optional<Transformer>& model) {
   if (request.sequence == 0) request.sequence = work.sequence;
   if (request.microbatch.empty()) request.microbatch = std::to_string(work.microbatch_size);
+  if (request.recompute.empty()) request.recompute = name(work.recompute);
   if (!model) return;
   if (!request.dtype.empty() && model->dtype != work.dtype) {
     throw InputError(

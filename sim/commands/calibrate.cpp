@@ -10,6 +10,7 @@
 #include "instruments.hpp"
 #include "output.hpp"
 #include "tawpipe/analysis/calibrate.hpp"
+#include "tawpipe/core/version.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/report/nccl_tests_file.hpp"
@@ -42,7 +43,8 @@ int calibrate_timelines(const CalibrateRequest& request) {
     timelines.push_back(parse_timeline_csv(read_text(timeline, "timeline"), schedules.back(), one_line(timeline)));
     runs.push_back({schedules.back(), timelines.back()});
   }
-  const Calibration found = calibrate(runs, cluster);
+  Calibration found = calibrate(runs, cluster);
+  found.cost.software = concat("tawpipe ", version);
   if (file) {
     (*file)(measured_json(found.cost));
     file->finish();

@@ -16,7 +16,7 @@ namespace tawpipe::sim {
 namespace {
 
 /// Details that the table omits.
-std::string notes(const ProfileCalibration& found, const KinetoNames& names) {
+std::string notes(const ProfileCalibration& found) {
   const MeasuredCost& cost = found.calibration.cost;
   std::string text;
   if (found.products > 0) {
@@ -25,12 +25,13 @@ std::string notes(const ProfileCalibration& found, const KinetoNames& names) {
     text += found.product_share <= 1 ? fmt::format(" (--cost kernels:products={:.3f})\n", found.product_share)
                                      : std::string{": these devices are slower than those of the traces\n"};
   }
-  if (!cost.forward || !cost.backward || cost.forward->layer <= 0 || cost.backward->layer <= 0) {
-    text += fmt::format("no {} of a layer: nothing with kernels is called {}; name yours with --layer\n",
-                        !cost.forward || cost.forward->layer <= 0 ? "forward" : "backward", quote(names.layer));
-  }
   if (!cost.intra_node && !cost.inter_node) text += "no collective of known size and group, so no times of messages\n";
-  return text + "The times hold for the model, sequence and microbatch that were profiled; the file does not say which.\n";
+  text += cost.work
+              ? fmt::format("The times hold for {} at {} tokens, {} sequences a microbatch, recomputation {}, on {}.\n",
+                            cost.work->model, cost.work->sequence, cost.work->microbatch_size, name(cost.work->recompute),
+                            cost.device)
+              : std::string{"--model and --sequence of the profiled run let --out write the times, for --cost measured:FILE.\n"};
+  return text;
 }
 
 }  // namespace
@@ -48,14 +49,17 @@ int calibrate_kineto(const CalibrateRequest& request) {
   for (const std::string& path : request.kineto) {
     profiles.push_back(read_kineto_trace(read_text(path, "trace"), request.names, one_line(path)));
   }
-  const ProfileCalibration found = calibrate(profiles, cluster);
+  ProfileCalibration found = calibrate(profiles, cluster);
+  MeasuredCost& cost = found.calibration.cost;
+  check_layers(cost, profiles, request.names);
+  if (file || request.setup.given()) cost.work = work_of(request.setup);
   if (file) {
-    (*file)(measured_json(found.calibration.cost));
+    (*file)(measured_json(cost));
     file->finish();
   }
   if (request.out == "-") return ok;
-  write_output("-", calibration_table(found.calibration).str(terminal_style()) + "\n" + notes(found, request.names) +
-                        (file ? "" : "\n" + measured_json(found.calibration.cost)));
+  write_output("-", calibration_table(found.calibration).str(terminal_style()) + "\n" + notes(found) +
+                        (file || !cost.work ? "" : "\n" + measured_json(cost)));
   return ok;
 }
 

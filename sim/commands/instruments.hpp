@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../request.hpp"
+#include "measured_setup.hpp"
 #include "tawpipe/analysis/calibration.hpp"
 #include "tawpipe/report/kineto_trace.hpp"
 #include "tawpipe/report/table.hpp"
@@ -73,6 +74,7 @@ struct CalibrateRequest {
   KinetoNames names;                   ///< --layer, --embedding, --head in those traces
   std::string cluster;                 ///< --cluster on which the timelines or traces were measured
   std::string device;                  ///< --device, of that cluster
+  MeasuredSetup setup;                 ///< --model, --sequence, ... of the traces
   std::string out;                     ///< --out FILE|-: the measured times
 };
 

@@ -341,16 +341,23 @@ void write_pages(const Answered& all, const nlohmann::ordered_json& json, Report
 
 /// Measured times for --cost measured:FILE, from a straggler trace's stages or a profiler's layers.
 MeasuredCost times_of(const WhatIfRequest& request, const TracedRun& run) {
-  if (run.ranks.front().stage >= 0) {
-    if (request.layers < 1) throw InputError("--out needs --layers, the model's, as a straggler trace times whole stages");
-    return measured_cost(run, request.layers);
-  }
   if (request.cluster.empty()) throw InputError("--out needs --cluster, the one that the traces were taken on");
   const Cluster cluster = resolve_cluster(request.cluster, request.device);
-  std::vector<GpuProfile> profiles;
-  for (const std::string& path : request.traces)
-    profiles.push_back(read_kineto_trace(read_text(path, "trace", 8 << 10), {}, one_line(path)));
-  return calibrate(profiles, cluster).calibration.cost;
+  const MeasuredWork work = work_of(request.setup);
+  MeasuredCost cost;
+  if (run.ranks.front().stage >= 0) {
+    cost = measured_cost(run, layers_of(request.setup));
+    cost.device = cluster.device(Rank{0}).name;
+  } else {
+    std::vector<GpuProfile> profiles;
+    const KinetoNames names{.layer = request.layer};
+    for (const std::string& path : request.traces)
+      profiles.push_back(read_kineto_trace(read_text(path, "trace", 8 << 10), names, one_line(path)));
+    cost = calibrate(profiles, cluster).calibration.cost;
+    check_layers(cost, profiles, names);
+  }
+  cost.work = work;
+  return cost;
 }
 
 }  // namespace

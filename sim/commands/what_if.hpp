@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "measured_setup.hpp"
+
 namespace tawpipe::sim {
 
 struct WhatIfRequest {
@@ -15,8 +17,9 @@ struct WhatIfRequest {
   double bandwidth = 0;                 ///< --scale-bandwidth FACTOR; 0: not given
   bool no_gaps = false;                 ///< --no-gaps
   bool together = false;                ///< --together: all questions at once, not one by one
-  int layers = 0;                       ///< --layers of the model, for --out from a straggler trace; 0: not given
-  std::string cluster;                  ///< --cluster where the traces were taken, for --out from a profiler's
+  MeasuredSetup setup;                  ///< --model, --sequence, ... of the traced run, for --out
+  std::string layer = "layer";          ///< --layer: what a profiler's traces call a layer, for --out
+  std::string cluster;                  ///< --cluster where the traces were taken, for --out
   std::string device;                   ///< --device, of that cluster
   std::string out;                      ///< --out FILE|-: measured times
   std::string json;                     ///< --json FILE|-

@@ -13,6 +13,8 @@
 
 #include "commands/measure.hpp"
 #include "tawpipe/core/half.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/version.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/cuda/prepare.hpp"
 #include "tawpipe/execute/cuda/session.hpp"
@@ -34,6 +36,7 @@ class KernelBench {
     cudaDeviceProp properties{};
     cuda::check(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
     measured_.name = properties.name;
+    measured_.software = concat("CUDA ", CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10, ", tawpipe ", version);
     measured_.memory = static_cast<std::int64_t>(properties.totalGlobalMem);
     stream_ = device_.make_stream(cuda::Priority::normal);
     const auto numbers = static_cast<std::size_t>(largest_ * largest_);

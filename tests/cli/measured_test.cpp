@@ -40,26 +40,62 @@ TEST_CASE("a trace of PyTorch's profiler gives times that predict") {
   const std::string trace = TAWPIPE_TEST_DATA "/kineto/rank0.json";
   const support::Folder folder;
   const std::string cost = folder / "cost.json";
-  const std::string calibrate = "calibrate --cluster 2x2 --kineto ";
-  const auto found = run(calibrate + trace + " --head lm_head --out " + cost);
+  const std::string h100 = " --device H100-80G";
+  const std::string calibrate = "calibrate --cluster 2x2" + h100 + " --kineto " + trace;
+  const std::string setup = " --model llama-4x1024 --sequence 256";
+  const auto found = run(calibrate + setup + " --head lm_head --out " + cost);
   CAPTURE(found.err);
   REQUIRE(found.code == 0);
   CHECK(found.out.find("messages between nodes") != std::string::npos);
-  CHECK(found.out.find("18 matrix products: 344 TFLOPS") != std::string::npos);
-  CHECK(run(calibrate.substr(0, 10) + "--cluster dgx-h100 --kineto " + trace)
-            .out.find("34.7% of the peak (--cost kernels:products=0.347)") != std::string::npos);
-  const json seconds = json::parse(support::read_file(cost)).at("seconds");
+  CHECK(found.out.find("18 matrix products: 344 TFLOPS, 34.7% of the peak (--cost kernels:products=0.347)") != std::string::npos);
+  const json file = json::parse(support::read_file(cost));
+  CHECK(file.at("device") == "H100-80G");
+  CHECK(file.at("software") == "PyTorch's profiler, NCCL 2.21.5");
+  CHECK(file.at("work").at("sequence") == 256);
+  const json& seconds = file.at("seconds");
   CHECK(seconds.at("forward").at("layer").get<double>() == doctest::Approx(120e-6));
   CHECK(seconds.at("inter_node").at("byte").get<double>() == doctest::Approx(1e-10).epsilon(1e-3));
-  const auto predicted =
-      run("simulate --schedule fsdp --cluster 2x2 --model llama-4x1024 --sequence 4096 --global-batch 8 --cost measured:" + cost);
+  const std::string predict = "simulate --schedule fsdp --global-batch 8 --cost measured:" + cost + " --cluster ";
+  const auto predicted = run(predict + "2x2" + h100 + " --model llama-4x1024");
   CAPTURE(predicted.err);
   CHECK(predicted.code == 0);
-  CHECK(run(calibrate + trace + " --layer Block").out.find("nothing with kernels is called 'Block'") != std::string::npos);
+  check_refused(run(predict + "2x2 --model llama-4x1024"), {"measured on H100-80G", "has A100-80G", "--device H100-80G"});
+  check_refused(run(predict + "2x2" + h100 + " --model llama-4x1024 --sequence 512"), {"sequence length of 256, not 512"});
+  check_refused(run(predict + "2x2" + h100 + " --model llama-4x2048"), {"hidden size of 1024, not 2048"});
+  check_refused(run(calibrate + " --layer Block --out " + folder / "none.json"),
+                {"no forward of a layer", "called 'Block'", "--layer, such as"});
+  CHECK(support::read_file(folder / "none.json").empty());
+  check_refused(run(calibrate + " --out " + cost), {"--model is missing"});
+  check_refused(run(calibrate + " --model llama-4x1024 --out " + cost), {"--sequence is missing"});
   check_refused(run("calibrate --kineto " + trace), {"--cluster"});
-  check_refused(run(calibrate + trace + " --json -"), {"one kind of measurement"});
-  check_refused(run("calibrate --cluster 1x2 --kineto " + trace), {"rank 2", "2 devices"});
-  check_refused(run(calibrate + folder.write("empty.json", "{}")), {"no trace", "traceEvents"});
+  check_refused(run(calibrate + " --json -"), {"one kind of measurement"});
+  check_refused(run("calibrate --cluster 1x2" + h100 + " --kineto " + trace), {"rank 2", "2 devices"});
+  check_refused(run("calibrate --cluster dgx-a100 --kineto " + trace), {"taken on NVIDIA H100", "--device H100-80G"});
+  check_refused(run("calibrate --cluster 2x2 --kineto " + folder.write("empty.json", "{}")), {"no trace", "traceEvents"});
+}
+
+TEST_CASE("times that no device reaches are no answer") {
+  const support::Folder folder;
+  const std::string small = " --cluster 1x2 --model llama-4x1024 --sequence 2048 --global-batch 8";
+  check_refused(
+      run("simulate --schedule 1f1b --cost fixed:forward=1us,backward_input=1us,backward_weight=1us,transfer=0s" + small),
+      {"has an MFU of", "--cost fixed"});
+  const Measured measured;
+  json file = json::parse(support::read_file(measured.cost));
+  for (json& pass : file.at("seconds")) {
+    if (pass.contains("layer")) pass["layer"] = 1e-15;
+  }
+  const std::string quick = folder.write("quick.json", file.dump());
+  check_refused(run("compare --schedules 1f1b,gpipe --cost measured:" + quick + five_layers),
+                {"has an MFU of", quick, "calibrate"});
+  for (json& pass : file.at("seconds")) {
+    if (pass.contains("layer")) pass["layer"] = 0.0;
+  }
+  check_refused(run("simulate --schedule 1f1b --cost measured:" + folder.write("none.json", file.dump()) + five_layers),
+                {"a layer that takes no time"});
+  file.erase("device");
+  check_refused(run("simulate --schedule 1f1b --cost measured:" + folder.write("old.json", file.dump()) + five_layers),
+                {"'device' is missing", "calibrate again"});
 }
 
 TEST_CASE("a timeline is predicted by the times found from it") {

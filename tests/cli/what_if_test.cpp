@@ -75,7 +75,8 @@ TEST_CASE("times of a straggler trace predict another schedule") {
   const support::Folder folder;
   const std::string trace = folder.write("trace.csv", StragglerRun::header() + StragglerRun{}.step(3, 1000, step));
   const std::string cost = folder / "cost.json";
-  const auto found = run("what-if " + trace + " --layers 8 --out " + cost);
+  const std::string setup = " --cluster 4x1 --model llama-8x512 --sequence 128";
+  const auto found = run("what-if " + trace + setup + " --out " + cost);
   CAPTURE(found.err);
   REQUIRE(found.code == 0);
   CHECK(found.out.find("--cost measured:" + cost) != std::string::npos);
@@ -91,8 +92,11 @@ TEST_CASE("times of a straggler trace predict another schedule") {
   // The trace's step but its reduce-scatter and clipping.
   const double expected = step - StragglerRun::scatter - StragglerRun::clip;
   CHECK(json::parse(predicted.out).at("makespan_s").get<double>() == doctest::Approx(expected).epsilon(0.01));
-  check_refused(run("what-if " + trace + " --out " + cost), {"--layers"});
-  check_refused(run("what-if " + trace + " --layers 7 --out " + cost), {"7 layers", "4 stages"});
+  check_refused(run("what-if " + trace + " --cluster 4x1 --out " + cost), {"--model"});
+  check_refused(run("what-if " + trace + " --model llama-8x512 --out " + cost), {"--cluster"});
+  check_refused(run("what-if " + trace + " --cluster 4x1 --model llama-7x512 --sequence 128 --out " + cost),
+                {"7 layers", "4 stages"});
+  check_refused(run("what-if /dev/zero"), {"/dev/zero", "begins with 64 KiB of zeros"});
 }
 
 TEST_CASE("traces of PyTorch's profiler are asked by kinds and by names") {

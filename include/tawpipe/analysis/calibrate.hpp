@@ -39,8 +39,9 @@ class Calibrator {
       throw InputError(concat("the schedule has ", schedule.ranks(), " ranks, and cluster ", quote(cluster_.name()), " has ",
                               cluster_.ranks(), " devices; give the cluster that it ran on"));
     }
-    result_.cost.check(schedule.workload());
+    result_.cost.check_work(schedule.workload());
     result_.cost.work = MeasuredWork::of(schedule.workload());
+    result_.cost.device = cluster_.device(Rank{0}).name;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) add_computation(schedule, schedule.tasks()[t], duration(run, t));
     messages_.add(schedule, run.timeline);
   }
@@ -56,6 +57,7 @@ class Calibrator {
       cost.update = MeasuredUpdate{.once = found[1], .byte = found[0]};
       add_class(result_, Op::update, update_, found);
     }
+    cost.check_times();
     messages_.finish(result_);
     return std::move(result_);
   }
@@ -101,7 +103,7 @@ class Calibrator {
 /// both get the same values.
 /// @param cluster  where the runs were measured: it tells which ranks share a node, and their links
 /// @throws InputError  if there are no runs, or a run does not match its timeline, the cluster, or
-/// the work of the previous run.
+/// the work of the previous run, or a layer took no time.
 /// Complexity: O(tasks (links of a path + log tasks)).
 /// Example:
 /// ```cpp

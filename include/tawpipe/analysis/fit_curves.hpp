@@ -32,6 +32,7 @@ struct MeasuredDevice {
   double to_host = 0;       ///< bytes/s to the host's pinned memory, with no other copy
   double from_host = 0;     ///< bytes/s the other way
   std::vector<MeasuredKernel> kernels;
+  std::string software{};  ///< that ran them: "CUDA 12.8, tawpipe 0.9"
 };
 
 /// A figure of the curves, as KernelCost::changes takes it.

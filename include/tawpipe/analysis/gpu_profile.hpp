@@ -20,6 +20,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/topology/cluster.hpp"
+#include "tawpipe/topology/devices.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -43,6 +44,10 @@ struct GpuProfile {
   };
 
   int rank = 0;
+  std::string device{};               ///< as its driver calls it; "": unknown
+  std::int64_t memory = 0;            ///< bytes of it; 0: unknown
+  std::string software{};             ///< that ran and recorded it
+  std::vector<std::string> ranges{};  ///< names around kernels, the most frequent first
   std::vector<Computation> computations;
   std::vector<Collective> collectives;
   std::size_t products = 0;    ///< matrix products of known shapes
@@ -66,6 +71,8 @@ class ProfileCalibrator {
 
   void add(const GpuProfile& profile) {
     check(profile.rank);
+    check_device(profile);
+    if (software_.empty()) software_ = profile.software;
     for (const auto& one : profile.computations) {
       if (one.op == Op::update) {
         update_.add({1}, one.seconds);
@@ -92,6 +99,8 @@ class ProfileCalibrator {
   ProfileCalibration finish() {
     ProfileCalibration found;
     MeasuredCost& cost = found.calibration.cost;
+    cost.device = cluster_.device(Rank{0}).name;
+    cost.software = software_;
     finish_pass(found.calibration, Op::forward, forward_, cost.forward);
     finish_pass(found.calibration, Op::backward, backward_, cost.backward);
     if (!update_.empty()) {
@@ -121,6 +130,14 @@ class ProfileCalibrator {
     if (rank >= 0 && rank < cluster_.ranks()) return;
     throw InputError(concat("the profile has rank ", rank, ", and cluster ", quote(cluster_.name()), " has ", cluster_.ranks(),
                             " devices; give the cluster that it was taken on"));
+  }
+
+  void check_device(const GpuProfile& profile) const {
+    const KnownDevice* const device = device_of_driver(profile.device, profile.memory);
+    const DeviceSpec& given = cluster_.device(Rank{profile.rank});
+    if (device == nullptr || device->name == given.name || find_device(given.name) == nullptr) return;
+    throw InputError(concat("the profile was taken on ", one_line(profile.device), ", and cluster ", quote(cluster_.name()),
+                            " has ", given.name, "; give the cluster that it was taken on, or --device ", device->name));
   }
 
   /// The collectives as a schedule, one after another, for the fit of timelines.
@@ -158,6 +175,7 @@ class ProfileCalibrator {
   double flops_ = 0;
   double seconds_ = 0;
   double peak_flops_ = 0;
+  std::string software_;
 };
 
 }  // namespace detail
@@ -168,7 +186,8 @@ class ProfileCalibrator {
 /// fitted as from timelines. The time of an update holds for one optimizer step of the device,
 /// whatever its size.
 /// @param cluster  where they were taken: rank r of a profile is its device r
-/// @throws InputError  if there is no profile, or one has a rank that the cluster lacks.
+/// @throws InputError  if there is no profile, or one has a rank that the cluster lacks, or another
+/// device.
 /// Complexity: O(n log n) in the number of records.
 inline ProfileCalibration calibrate(std::span<const GpuProfile> profiles, const Cluster& cluster) {
   if (profiles.empty()) throw InputError("there is no profile to calibrate from");

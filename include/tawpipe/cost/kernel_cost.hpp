@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/cost/cuda_graphs.hpp"
@@ -154,6 +157,21 @@ struct KernelCost {
   Duration overhead = nccl_latency::start;  ///< of starting a send
   HeldSms held_sms{};                       ///< held by communications; off
   CudaGraphs graphs = CudaGraphs::none;
+  /// on which figures of a file were measured (DeviceSpec::name); "": none were
+  std::string measured_on = {};
+
+  /// @throws InputError  if figures were measured on another device.
+  void check_devices(const Cluster& cluster) const {
+    if (measured_on.empty()) return;
+    for (const NodeType& kind : cluster.kinds()) {
+      for (const DeviceSpec& device : kind.devices) {
+        if (device.name == measured_on) continue;
+        throw InputError(concat("the figures of the curves were measured on ", measured_on, ", and cluster ",
+                                quote(cluster.name()), " has ", device.name, "; measure that, or leave the file out",
+                                device.assumed ? concat(", or name its devices: --device ", measured_on) : ""));
+      }
+    }
+  }
 
   /// The generation's curves, with the changes, over the device's own multiprocessors; products by
   /// the card's power (KnownDevice::sustained).

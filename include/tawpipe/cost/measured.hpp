@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tawpipe/core/error.hpp"
@@ -57,6 +58,7 @@ struct MeasuredWork {
   Recompute recompute = Recompute::none;
   /// of one layer: heads, gate and experts show in it; 0: unknown, so not checked
   std::int64_t layer_parameters = 0;
+  std::string model{};  ///< its name; told, not checked
 
   /// @pre not workload.is_abstract()
   static MeasuredWork of(const Workload& workload) {
@@ -69,7 +71,8 @@ struct MeasuredWork {
             workload.batch().sequence,
             workload.batch().microbatch_size,
             workload.recompute(),
-            model.layer.parameters};
+            model.layer.parameters,
+            model.name};
   }
   bool operator==(const MeasuredWork&) const = default;
 };
@@ -92,21 +95,61 @@ struct MeasuredCost {
   std::optional<MeasuredLink> intra_node;
   std::optional<MeasuredLink> inter_node;
   std::optional<MeasuredWork> work;  ///< none: unknown, so not checked
+  std::string device{};              ///< where they were measured (DeviceSpec::name); "": unknown, so not checked
+  std::string software{};            ///< with what; told, not checked
+  std::string source{};              ///< the file that they are from, for messages; not in that file
   /// held by communications; off, and not in files of measured times
   HeldSms held_sms{};
 
   bool operator==(const MeasuredCost&) const = default;
 
+  /// @throws InputError  if a layer takes no time, or the times were measured with other work or on
+  /// other devices, naming the first difference.
+  void check(const Workload& workload, const Cluster& cluster) const {
+    check_times();
+    check_work(workload);
+    check_devices(cluster);
+  }
+
+  /// @throws InputError  if the cluster has other devices than those on which the times were
+  /// measured.
+  void check_devices(const Cluster& cluster) const {
+    if (device.empty()) return;
+    for (const NodeType& kind : cluster.kinds()) {
+      for (const DeviceSpec& one : kind.devices) {
+        if (one.name == device) continue;
+        throw InputError(concat("the times", from(), " were measured on ", device, ", and cluster ", quote(cluster.name()),
+                                " has ", one.name, "; measure them again there",
+                                one.assumed ? concat(", or name its devices: --device ", device) : ""));
+      }
+    }
+  }
+
+  /// @throws InputError  if a layer takes no time in a pass that was measured: nothing was found of
+  /// it.
+  void check_times() const {
+    const auto check_pass = [&](Op op, const std::optional<MeasuredPass>& pass) {
+      if (!pass || pass->layer > 0) return;
+      throw InputError(
+          concat("the times", from(), " have a ", name(op),
+                 " of a layer that takes no time; measure a run in which layers are found (calibrate --layer NAME)"));
+    };
+    check_pass(Op::forward, forward);
+    check_pass(Op::backward, backward);
+    check_pass(Op::backward_input, backward_input);
+    check_pass(Op::backward_weight, backward_weight);
+  }
+
   /// @throws InputError  if the times were measured with work that differs from `workload`, naming
   /// the first difference.
-  void check(const Workload& workload) const {
+  void check_work(const Workload& workload) const {
     if (workload.is_abstract()) throw InputError("measured times are those of layers; give the model that has them");
     if (!work) return;
     const MeasuredWork wanted = MeasuredWork::of(workload);
-    const auto differ = [](std::string_view what, const auto& measured, const auto& asked) {
+    const auto differ = [this](std::string_view what, const auto& measured, const auto& asked) {
       if (measured == asked) return;
-      throw InputError(
-          concat("the times were measured with ", what, " ", measured, ", not ", asked, "; measure them again for it"));
+      throw InputError(concat("the times", from(), " were measured with ", what, " ", measured, ", not ", asked,
+                              "; measure them again for it"));
     };
     differ("numbers of", name(work->dtype), name(wanted.dtype));
     differ("a hidden size of", work->hidden, wanted.hidden);
@@ -146,6 +189,7 @@ struct MeasuredCost {
   }
 
  private:
+  std::string from() const { return source.empty() ? std::string{} : concat(" of ", source); }
   static InputError unmeasured(Op op) {
     return InputError(concat("the measured cost has no time for ", name(op), "; measure a schedule that has one"));
   }

@@ -25,8 +25,8 @@ namespace tawpipe::inline v0 {
 /// the last the head's. A message takes its time whatever its size, since such traces do not record
 /// sizes.
 /// @param layers  of the model, cut evenly into the stages (chunks, if a rank holds several)
-/// @throws InputError  if the run records no stages or no passes, or the layers cannot be cut
-/// evenly.
+/// @throws InputError  if the run records no stages or no passes, the layers cannot be cut evenly,
+/// or take no time.
 inline MeasuredCost measured_cost(const TracedRun& run, int layers) {
   std::map<std::pair<Op, StageId>, std::vector<double>> passes;
   std::vector<double> updates;
@@ -69,6 +69,8 @@ inline MeasuredCost measured_cost(const TracedRun& run, int layers) {
   }
   cost.update = MeasuredUpdate{.once = updates.empty() ? 0 : median(updates)};
   cost.intra_node = cost.inter_node = MeasuredLink{.latency = messages.empty() ? 0 : median(messages)};
+  cost.software = "as traced";
+  cost.check_times();
   return cost;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tawpipe/analysis/fit_curves.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
 
 namespace tawpipe::inline v0 {
@@ -41,6 +42,7 @@ inline std::string curves_json(const MeasuredDevice& measured, const DeviceSpec&
   json["measured_curves"] = 1;
   json["device"] = device.name;
   json["driver_name"] = measured.name;
+  json["software"] = measured.software;
   json["curves"] = nlohmann::ordered_json::object();
   for (const auto& [member, value] : fitted.changes) {
     for (const CurveField& field : curve_fields()) {
@@ -69,25 +71,38 @@ inline std::string curves_json(const MeasuredDevice& measured, const DeviceSpec&
   return json.dump(2) + "\n";
 }
 
-/// Reads the figures of such a file, as KernelCost::changes takes them.
+/// The figures of a file, and where they hold.
+struct CurvesFile {
+  std::string device;  ///< DeviceSpec::name
+  std::string software;
+  std::vector<CurveChange> changes;  ///< as KernelCost::changes takes them
+};
+
+/// Reads such a file.
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line, naming the key that is wrong.
-inline std::vector<CurveChange> parse_curves_json(std::string_view text, std::string_view source = "measured curves") {
+/// @throws InputError  in one line, naming the key that is wrong or missing.
+inline CurvesFile parse_curves_json(std::string_view text, std::string_view source = "measured curves") {
   const JsonDocument json{text, source};
-  const JsonValue file =
-      json.root().only("measured_curves", "device", "driver_name", "curves", "launch_seconds", "host_link", "kernels");
+  const JsonValue file = json.root().only("measured_curves", "device", "driver_name", "software", "curves", "launch_seconds",
+                                          "host_link", "kernels");
   file.at("measured_curves").whole(1, 1);
+  const auto said = [&](std::string_view key, std::string_view what) {
+    if (!file.has(key))
+      file.fail(concat("'", key, "' is missing, ", what,
+                       ", without which nobody knows where the figures hold; measure again, or add it"));
+    return file.at(key).label();
+  };
+  CurvesFile found{said("device", "the device by its name of docs/costs.md"), said("software", "what ran the kernels"), {}};
   std::vector<std::string_view> names;
   for (const CurveField& field : curve_fields()) names.push_back(field.name);
   const JsonValue curves = file.at("curves").only(std::span<const std::string_view>{names});
-  std::vector<CurveChange> changes;
   for (const CurveField& field : curve_fields()) {
     const auto value = curves.find(field.name);
     if (!value) continue;
     if (value->positive() > field.most) value->expected(concat("a number above 0 and at most ", field.most));
-    changes.emplace_back(field.member, value->positive());
+    found.changes.emplace_back(field.member, value->positive());
   }
-  return changes;
+  return found;
 }
 
 }  // namespace tawpipe

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,9 @@ class KinetoProfile {
 
   GpuProfile read() {
     profile_.rank = static_cast<int>(events_.rank);
+    profile_.device = events_.device;
+    profile_.memory = events_.memory;
+    profile_.software = events_.software;
     nest(events_);
     for (std::size_t e = 0; e < events_.host.size(); ++e) {
       if (events_.host[e].forward) made_[events_.host[e].sequence].push_back(static_cast<int>(e));
@@ -52,6 +56,7 @@ class KinetoProfile {
     finish_computations();
     finish_products();
     read_collectives();
+    name_ranges();
     return std::move(profile_);
   }
 
@@ -107,10 +112,22 @@ class KinetoProfile {
       }
       if (node < 0 && host(e).name.starts_with("autograd::engine::evaluate_function")) node = e;
       if (part < 0 && part_of(host(e).name)) part = e;
+      if (host(e).annotation && !host(e).name.starts_with("ProfilerStep")) ++ranges_[without_number(host(e).name)];
     }
     if (part < 0 && node >= 0) part = part_around(made_for(host(node)));
     if (part < 0) return;
     spans_[{part, node >= 0}].emplace_back(kernel.start, kernel.end);
+  }
+
+  static std::string without_number(std::string name) {
+    while (!name.empty() && std::string_view{"0123456789_ .#:-"}.find(name.back()) != std::string_view::npos) name.pop_back();
+    return name;
+  }
+  void name_ranges() {
+    std::vector<std::pair<std::size_t, std::string>> by_count;
+    for (const auto& [name, count] : ranges_) by_count.emplace_back(count, name);
+    std::stable_sort(by_count.begin(), by_count.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [count, name] : by_count) profile_.ranges.push_back(name);
   }
 
   /// Seconds during which any of the kernels ran.
@@ -191,6 +208,7 @@ class KinetoProfile {
   std::map<std::pair<int, bool>, std::vector<Span>> spans_;  ///< [part's event, backward]
   std::map<int, std::vector<Span>> updates_;                 ///< [optimizer step's event]
   std::map<int, std::vector<Span>> product_spans_;           ///< [operator]
+  std::map<std::string, std::size_t> ranges_;                ///< [annotation's name] kernels in it
   GpuProfile profile_;
 };
 
@@ -210,6 +228,24 @@ class KinetoProfile {
 /// torch/csrc/autograd/profiler_kineto.cpp.
 inline GpuProfile read_kineto_trace(std::string_view text, const KinetoNames& names = {}, std::string_view source = "trace") {
   return detail::KinetoProfile{detail::KinetoReader::read(text, source), names}.read();
+}
+
+/// @throws InputError  if no layer of that name was found in the traces, with the names that are.
+inline void check_layers(const MeasuredCost& cost, std::span<const GpuProfile> profiles, const KinetoNames& names) {
+  const bool forward = cost.forward && cost.forward->layer > 0;
+  if (forward && cost.backward && cost.backward->layer > 0) return;
+  std::vector<std::string> ranges;
+  for (const GpuProfile& profile : profiles) {
+    for (const std::string& range : profile.ranges) {
+      if (ranges.size() < 8 && std::find(ranges.begin(), ranges.end(), range) == ranges.end()) ranges.push_back(range);
+    }
+  }
+  throw InputError(one_line(concat(
+      "the traces have no ", forward ? "backward" : "forward", " of a layer: nothing with such kernels is called ",
+      quote(names.layer), "; name yours with --layer",
+      ranges.empty()
+          ? concat("; they name no range, so put record_function(\"layer\") around a layer, or profile with with_stack=True")
+          : concat(", such as ", join(ranges, ", ")))));
 }
 
 }  // namespace tawpipe

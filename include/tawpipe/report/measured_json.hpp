@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/json/json_reader.hpp"
 
@@ -36,7 +38,9 @@ class MeasuredJson {
   static nlohmann::ordered_json write(const MeasuredCost& cost) {
     nlohmann::ordered_json json;
     json["measured_cost"] = 1;
-    if (cost.work) json["work"] = work_json(*cost.work);
+    json["device"] = cost.device;
+    json["software"] = cost.software;
+    json["work"] = work_json(*cost.work);
     for (const auto& [key, pass] : passes(cost)) {
       if (*pass) json["seconds"][std::string{key}] = pass_json(**pass);
     }
@@ -48,9 +52,18 @@ class MeasuredJson {
   }
 
   static MeasuredCost read(JsonValue file) {
-    file.only("measured_cost", "work", "seconds").at("measured_cost").whole(1, 1);
+    file.only("measured_cost", "device", "software", "work", "seconds").at("measured_cost").whole(1, 1);
+    const auto said = [&](std::string_view key, std::string_view what) {
+      if (!file.has(key)) {
+        file.fail(concat("'", key, "' is missing, ", what,
+                         ", without which nobody knows where the times hold; calibrate again, or add it (docs/accuracy.md)"));
+      }
+      return file.at(key);
+    };
     MeasuredCost cost;
-    if (const auto work = file.find("work")) cost.work = read_work(*work);
+    cost.work = read_work(said("work", "the model, sequence and microbatch of the measurement"));
+    cost.device = said("device", "the device that it ran on").label();
+    cost.software = said("software", "what ran").label();
     const JsonValue times =
         file.at("seconds").only("forward", "backward", "backward_input", "backward_weight", "update", "intra_node", "inter_node");
     for (const auto& [key, pass] : passes(cost)) {
@@ -84,7 +97,8 @@ class MeasuredJson {
             {"sequence", work.sequence},
             {"microbatch_size", work.microbatch_size},
             {"recompute", name(work.recompute)},
-            {"layer_parameters", work.layer_parameters}};
+            {"layer_parameters", work.layer_parameters},
+            {"model", work.model}};
   }
 
   static double time(JsonValue object, std::string_view key) { return object.at(key).positive_or_zero(); }
@@ -95,7 +109,7 @@ class MeasuredJson {
 
   static MeasuredWork read_work(JsonValue value) {
     value.only("dtype", "weight_bytes", "gradient_bytes", "optimizer_bytes", "hidden", "intermediate", "vocab", "sequence",
-               "microbatch_size", "recompute", "layer_parameters");
+               "microbatch_size", "recompute", "layer_parameters", "model");
     const auto whole = [&](std::string_view key, std::int32_t least) { return value.at(key).whole<std::int32_t>(least); };
     MeasuredWork work;
     work.dtype = value.at("dtype").parsed(parse_dtype);
@@ -107,6 +121,7 @@ class MeasuredJson {
     work.vocab = whole("vocab", 1);
     work.sequence = whole("sequence", 1);
     work.microbatch_size = whole("microbatch_size", 1);
+    if (const auto model = value.find("model")) work.model = model->label();
     if (const auto count = value.find("layer_parameters")) work.layer_parameters = count->whole<std::int64_t>(0);
     return work;
   }
@@ -116,14 +131,27 @@ class MeasuredJson {
 
 /// The file's text: the setup of the measurement, and all times in seconds. Numbers are written
 /// without loss.
-inline std::string measured_json(const MeasuredCost& cost) { return detail::MeasuredJson::write(cost).dump(2) + "\n"; }
+/// @throws InputError  if it does not say what was measured and where, or a layer takes no time.
+inline std::string measured_json(const MeasuredCost& cost) {
+  if (!cost.work || cost.device.empty())
+    throw InputError("measured times are written with their work and device (MeasuredCost::work, device); give both");
+  cost.check_times();
+  return detail::MeasuredJson::write(cost).dump(2) + "\n";
+}
 
-/// Reads measured times; unmeasured times may be missing, and so may `work` if unknown.
+/// Reads measured times; unmeasured times may be missing.
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line, naming the key that is wrong.
+/// @throws InputError  in one line, naming the key that is wrong, or what to add where a file does
+/// not say what was measured and where; if a layer takes no time.
 inline MeasuredCost parse_measured_json(std::string_view text, std::string_view source = "measured cost") {
   const JsonDocument json{text, source};
-  return detail::MeasuredJson::read(json.root());
+  MeasuredCost cost = detail::MeasuredJson::read(json.root());
+  try {
+    cost.check_times();
+  } catch (const InputError& error) {
+    json.root().fail(error.what());
+  }
+  return cost;
 }
 
 }  // namespace tawpipe

@@ -7,6 +7,7 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/search/plausible.hpp"
 #include "tawpipe/search/problem.hpp"
 #include "tawpipe/simulate/noise.hpp"
 
@@ -34,8 +35,8 @@ static_assert(CostModel<KnownTimes>);
 
 /// Predicts `schedule` on the problem's cluster, its messages by the problem's cost model.
 /// @param times  of computations [task]; below 0: from the cost model
-/// @throws InputError  if the number of times differs from that of tasks, or the schedule needs
-/// more ranks than there are.
+/// @throws InputError  if the number of times differs from that of tasks, the schedule needs more
+/// ranks than there are, or the times are faster than the devices compute.
 TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times);
 
 }  // namespace tawpipe
@@ -52,6 +53,7 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule, std
     throw InputError("the times are not those of the schedule: give one for each task");
   Timeline timeline = simulate(schedule, problem.cluster, KnownTimes{problem.cost, times}, problem.noise);
   Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
+  check_plausible(summary, problem, true);
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 

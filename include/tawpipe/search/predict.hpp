@@ -10,6 +10,7 @@
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/least_memory.hpp"
+#include "tawpipe/search/plausible.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::inline v0 {
@@ -21,8 +22,7 @@ class CollectiveTimes;
 /// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and
 /// usable memory. Stages that ranks share are simulated step by step; the timeline has each
 /// computation from its first step to its last.
-/// @throws InputError  if it needs more ranks than there are, or the times were measured for other
-/// work.
+/// @throws InputError  if it needs more ranks than there are, or times are wrong (check_plausible())
 TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule);
 
 /// A problem with derived data, each computed once. May be shared between threads.
@@ -203,14 +203,15 @@ void keep_better(std::optional<Answer>& best, Answer next) {
 
 /// tawpipe::predict(). @param with_held  also Summary::held
 inline Prediction predict(const Problem& problem, Schedule schedule, bool with_held) {
-  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
+  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload(), problem.cluster);
+  if (const auto* kernels = std::get_if<KernelCost>(&problem.cost)) kernels->check_devices(problem.cluster);
   const auto run = [&](const Schedule& tasks) {
     check_stop();
     return std::visit([&](const auto& cost) { return simulate(tasks, problem.cluster, cost, problem.noise); }, problem.cost);
   };
   if (!has_bodies(schedule)) {
     Timeline timeline = run(schedule);
-    Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
+    Summary summary = plausible(summarize(schedule, problem.cluster, timeline, problem.usable_memory), problem);
     if (with_held) summary.held = held_time_of(problem, schedule, timeline, {});
     return {std::move(schedule), std::move(timeline), std::move(summary)};
   }
@@ -221,7 +222,7 @@ inline Prediction predict(const Problem& problem, Schedule schedule, bool with_h
     timeline.start.push_back(of_steps.start_of(steps.first[t]));
     timeline.end.push_back(of_steps.end_of(steps.last[t]));
   }
-  Summary summary = summarize(steps.schedule, problem.cluster, of_steps, problem.usable_memory);
+  Summary summary = plausible(summarize(steps.schedule, problem.cluster, of_steps, problem.usable_memory), problem);
   if (with_held) summary.held = held_time_of(problem, steps.schedule, of_steps, {});
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
@@ -363,7 +364,7 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built,
     refusal = "noise is drawn for each device";
     return std::nullopt;
   }
-  if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
+  if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole, problem_.cluster);
   check_stop();
   FoldedSimulation folded = std::visit(
       [&](const auto& cost) {
@@ -372,7 +373,8 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built,
       problem_.cost);
   refusal = std::move(folded.refusal);
   if (!folded.run) return std::nullopt;
-  Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
+  Summary summary =
+      plausible(summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory), problem_);
   summary.folding.refusal = refusal;
   if (with_held) {
     summary.held =

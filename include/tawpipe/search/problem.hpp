@@ -49,6 +49,12 @@ inline void set_graphs(Cost& cost, CudaGraphs graphs) {
   if (auto* kernels = std::get_if<KernelCost>(&cost)) kernels->graphs = graphs;
 }
 
+/// @throws InputError  if times or figures of it were measured on other devices
+inline void check_devices(const Cost& cost, const Cluster& cluster) {
+  if (const auto* measured = std::get_if<MeasuredCost>(&cost)) measured->check_devices(cluster);
+  if (const auto* kernels = std::get_if<KernelCost>(&cost)) kernels->check_devices(cluster);
+}
+
 /// Whether copies that do the same are simulated once (simulate/folding.hpp).
 enum class Fold {
   off,
@@ -177,6 +183,7 @@ struct Problem {
                               Batch::max_global_batch, " sequences"));
     }
     workload(size);
+    check_devices(cost, cluster);
   }
 
  private:

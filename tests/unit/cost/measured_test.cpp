@@ -125,18 +125,37 @@ TEST_CASE("messages of a kind that was not measured are refused") {
 
 TEST_CASE("times hold for the work that they were measured with, of any number of layers") {
   MeasuredCost cost = measured();
-  cost.check(support::transformer(6, 4));  // work not known
+  cost.check_work(support::transformer(6, 4));  // work not known
   cost.work = tawpipe::MeasuredWork::of(support::transformer(6, 4));
-  cost.check(support::transformer(12, 8));
+  cost.check_work(support::transformer(12, 8));
   cost.work->sequence = 8;
-  CHECK_THROWS_WITH_AS(cost.check(support::transformer(6, 4)),
+  CHECK_THROWS_WITH_AS(cost.check_work(support::transformer(6, 4)),
                        "the times were measured with a sequence length of 8, not 4; measure them again for it",
                        tawpipe::InputError);
-  CHECK_THROWS_AS(cost.check(tawpipe::Workload::abstract(2, 2)), tawpipe::InputError);
+  CHECK_THROWS_AS(cost.check_work(tawpipe::Workload::abstract(2, 2)), tawpipe::InputError);
   cost.work = tawpipe::MeasuredWork::of(support::transformer(6, 4));
   ++cost.work->layer_parameters;  // other heads, or no gate
-  CHECK_THROWS_WITH_AS(cost.check(support::transformer(6, 4)), doctest::Contains("layers of this many parameters"),
+  CHECK_THROWS_WITH_AS(cost.check_work(support::transformer(6, 4)), doctest::Contains("layers of this many parameters"),
                        tawpipe::InputError);
   cost.work->layer_parameters = 0;  // a file that does not say it
-  cost.check(support::transformer(6, 4));
+  cost.check_work(support::transformer(6, 4));
+}
+
+TEST_CASE("times hold on the devices that they were measured on, and no layer takes none") {
+  MeasuredCost cost = measured();
+  const tawpipe::Workload work = support::transformer(6, 4);
+  const tawpipe::Cluster cluster = support::cluster(4, 2);
+  cost.check(work, cluster);  // device not known
+  cost.device = "device";
+  cost.check(work, cluster);
+  cost.device = "H100-80G";
+  cost.source = "cost.json";
+  CHECK_THROWS_WITH_AS(
+      cost.check(work, cluster),
+      "the times of cost.json were measured on H100-80G, and cluster 'cluster' has device; measure them again there",
+      tawpipe::InputError);
+  cost.device.clear();
+  cost.forward->layer = 0;
+  CHECK_THROWS_WITH_AS(cost.check(work, cluster), doctest::Contains("a forward of a layer that takes no time"),
+                       tawpipe::InputError);
 }

@@ -12,15 +12,23 @@ using namespace tawpipe;
 
 TEST_CASE("measured figures come back from their file") {
   const DeviceSpec device = device_named("H100-80G");
-  MeasuredDevice measured{
-      .name = "NVIDIA H100 80GB HBM3", .kernel_gap = 1.5e-6, .launch = 2e-6, .to_host = 5e10, .from_host = 4e10, .kernels = {}};
+  MeasuredDevice measured{.name = "NVIDIA H100 80GB HBM3",
+                          .kernel_gap = 1.5e-6,
+                          .launch = 2e-6,
+                          .to_host = 5e10,
+                          .from_host = 4e10,
+                          .kernels = {},
+                          .software = "CUDA 12.8"};
   measured.kernels.push_back({{.kind = Kernel::Kind::traffic, .bytes = 1e9}, 4e-4});
   measured.kernels.push_back({{.kind = Kernel::Kind::product, .m = 8192, .n = 8192, .k = 8192}, 1.7e-3});
   const FittedCurves fitted = fit_curves(measured, device);
   const std::string text = curves_json(measured, device, fitted);
   CHECK(text.find("\"driver_name\": \"NVIDIA H100 80GB HBM3\"") != std::string::npos);
+  const CurvesFile file = parse_curves_json(text, "gpu.json");
+  CHECK(file.device == "H100-80G");
+  CHECK(file.software == "CUDA 12.8");
   KernelCost cost;
-  cost.changes = parse_curves_json(text, "gpu.json");
+  cost.changes = file.changes;
   CHECK(cost.changes.size() == 4);  // memory, products and their start, the gap
   CHECK(cost.curves(device) == fitted.curves);
 }
@@ -34,11 +42,20 @@ TEST_CASE("a file that is none of measured figures is refused by its key") {
     }
     return "";
   };
-  const auto file = [](const std::string& curves) { return "{\"measured_curves\": 1, \"curves\": " + curves + "}"; };
+  const auto file = [](const std::string& curves) {
+    return R"({"measured_curves": 1, "device": "H100-80G", "software": "CUDA 12.8", "curves": )" + curves + "}";
+  };
   CHECK(refusal(file("{\"products\": 0.5}")).empty());
   CHECK(refusal("{}").find("'measured_curves' is missing") != std::string::npos);
   CHECK(refusal(file("{\"product\": 0.5}")).find("products") != std::string::npos);
   CHECK(refusal(file("{\"products\": 1.5}")).find("a number above 0 and at most 1") != std::string::npos);
   CHECK(refusal(file("{\"memory\": 0}")).find("a number above zero") != std::string::npos);
+  for (const char* key : {"device", "software"}) {
+    std::string lacking = file("{\"products\": 0.5}");
+    const auto at = lacking.find(key);
+    lacking.replace(at, std::string{key}.size(), "driver_name");
+    CAPTURE(key);
+    CHECK(refusal(lacking).find("'" + std::string{key} + "' is missing") != std::string::npos);
+  }
   CHECK(refusal("{\"measured_curves\": 2, \"curves\": {}}").find("measured_curves") != std::string::npos);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "tawpipe/topology/clusters.hpp"
 
 using doctest::Approx;
 using tawpipe::concat;
@@ -96,6 +97,27 @@ TEST_CASE("collectives have operation, members, bytes and time; matrix products 
   CHECK(profile.products == 18);
   CHECK(profile.product_flops == Approx(2 * (2 * 3 * layer + 3 * layer / 2)));
   CHECK(profile.product_seconds == Approx(2 * (2 * 300 + 150) * 1e-6));
+}
+
+TEST_CASE("a trace without layers of that name is refused with the names that it has") {
+  const GpuProfile profile = read_kineto_trace(recorded(), {.layer = "Block"});
+  const auto found = tawpipe::calibrate({&profile, 1}, support::cluster(4, 2));
+  CHECK_THROWS_WITH_AS(tawpipe::check_layers(found.calibration.cost, {&profile, 1}, {.layer = "Block"}),
+                       doctest::Contains("nothing with such kernels is called 'Block'; name yours with --layer, such as "),
+                       tawpipe::InputError);
+  const GpuProfile right = read_kineto_trace(recorded());
+  tawpipe::check_layers(tawpipe::calibrate({&right, 1}, support::cluster(4, 2)).calibration.cost, {&right, 1}, {});
+}
+
+TEST_CASE("a trace says on what it was taken") {
+  const GpuProfile profile = read_kineto_trace(recorded());
+  CHECK(profile.device == "NVIDIA H100 80GB HBM3");
+  CHECK(profile.software == "PyTorch's profiler, NCCL 2.21.5");
+  CHECK_THROWS_WITH_AS(tawpipe::calibrate({&profile, 1}, tawpipe::cluster_named("dgx-a100*2")),
+                       doctest::Contains("or --device H100-80G"), tawpipe::InputError);
+  const auto found = tawpipe::calibrate({&profile, 1}, tawpipe::cluster_named("dgx-h100"));
+  CHECK(found.calibration.cost.device == "H100-80G");
+  CHECK(found.calibration.cost.software == profile.software);
 }
 
 TEST_CASE("a trace gives the measured cost that it was made with") {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -27,7 +28,10 @@ MeasuredCost whole() {
                .vocab = 256,
                .sequence = 64,
                .microbatch_size = 2,
-               .recompute = tawpipe::Recompute::selective};
+               .recompute = tawpipe::Recompute::selective,
+               .model = "llama-4x128"};
+  cost.device = "H100-80G";
+  cost.software = "tawpipe 0.1.0";
   return cost;
 }
 
@@ -40,6 +44,8 @@ void check_refused(std::string text, const std::string& message) {
 TEST_CASE("measured times are written and read without loss") {
   CHECK(tawpipe::parse_measured_json(tawpipe::measured_json(whole())) == whole());
   MeasuredCost part;
+  part.work = whole().work;
+  part.device = "device";
   part.backward_input = {.layer = 1e-3, .embedding = 0, .head = 0};
   CHECK(tawpipe::parse_measured_json(tawpipe::measured_json(part)) == part);
 }
@@ -47,11 +53,38 @@ TEST_CASE("measured times are written and read without loss") {
 TEST_CASE("a file that is wrong is refused with the place") {
   check_refused("{}", "cost.json: 'measured_cost' is missing");
   check_refused(R"({"measured_cost": 2, "seconds": {}})", "cost.json: measured_cost: expected a whole number from 1 to 1, not 2");
-  check_refused(R"({"measured_cost": 1, "seconds": {"forward": {"layer": -1, "embedding": 0, "head": 0}}})",
-                "cost.json: seconds.forward.layer: expected a number, 0 or more, not -1");
-  check_refused(R"({"measured_cost": 1, "seconds": {"forward": {"layer": 1, "head": 0}}})",
-                "cost.json: seconds.forward: 'embedding' is missing");
   std::string text = tawpipe::measured_json(whole());
+  const std::string head = text.substr(0, text.find("\"seconds\""));
+  check_refused(head + R"("seconds": {"forward": {"layer": -1, "embedding": 0, "head": 0}}})",
+                "cost.json: seconds.forward.layer: expected a number, 0 or more, not -1");
+  check_refused(head + R"("seconds": {"forward": {"layer": 1, "head": 0}}})",
+                "cost.json: seconds.forward: 'embedding' is missing");
   text.replace(text.find("\"selective\""), 11, "\"some\"");
   CHECK_THROWS_AS(tawpipe::parse_measured_json(text), tawpipe::InputError);
+}
+
+TEST_CASE("a file that does not say what was measured and where is refused with what to add") {
+  for (const std::string key : {"work", "device", "software"}) {
+    auto json = nlohmann::json::parse(tawpipe::measured_json(whole()));
+    json.erase(key);
+    CAPTURE(key);
+    CHECK_THROWS_WITH_AS(tawpipe::parse_measured_json(json.dump(), "cost.json"),
+                         doctest::Contains(("'" + key + "' is missing").c_str()), tawpipe::InputError);
+    CHECK_THROWS_WITH_AS(tawpipe::parse_measured_json(json.dump(), "cost.json"), doctest::Contains("calibrate again, or add it"),
+                         tawpipe::InputError);
+  }
+  MeasuredCost nowhere = whole();
+  nowhere.device.clear();
+  CHECK_THROWS_WITH_AS(tawpipe::measured_json(nowhere), doctest::Contains("work and device"), tawpipe::InputError);
+}
+
+TEST_CASE("a layer that takes no time is neither written nor read") {
+  MeasuredCost nothing = whole();
+  nothing.backward->layer = 0;
+  CHECK_THROWS_WITH_AS(tawpipe::measured_json(nothing), doctest::Contains("a backward of a layer that takes no time"),
+                       tawpipe::InputError);
+  auto json = nlohmann::json::parse(tawpipe::measured_json(whole()));
+  json["seconds"]["forward"]["layer"] = 0.0;
+  CHECK_THROWS_WITH_AS(tawpipe::parse_measured_json(json.dump(), "cost.json"),
+                       doctest::Contains("a forward of a layer that takes no time"), tawpipe::InputError);
 }

@@ -85,6 +85,9 @@ struct KinetoWait {
 };
 
 struct KinetoEvents {
+  std::string device{};     ///< that ran the kernels, as its driver calls it; "": not recorded
+  std::int64_t memory = 0;  ///< bytes of it; 0: not recorded
+  std::string software{};   ///< what recorded and ran
   std::int64_t rank = 0;
   std::int64_t world_size = 0;                              ///< 0: not distributed
   std::map<std::string, std::vector<std::int64_t>> groups;  ///< [process group's name] ranks
@@ -125,6 +128,7 @@ class KinetoReader {
     }
     if (root.is_object()) {
       reader.take_distributed(root);
+      reader.take_device(root);
       if (const auto base = root.find("baseTimeNanoseconds")) reader.found_.base = base->whole(std::int64_t{0}, max_base);
     }
     return std::move(reader.found_);
@@ -246,6 +250,34 @@ class KinetoReader {
     one.source = whole_of(args, "Src Rank", -1);
     one.destination = whole_of(args, "Dst Rank", -1);
     return one;
+  }
+
+  /// Source: pytorch/kineto, libkineto/src/output_json.cpp (deviceProperties, cuda_..._version).
+  void take_device(JsonValue root) {
+    found_.software = "PyTorch's profiler";
+    const auto version = [&](std::string_view key, std::string_view what) {
+      const auto number = root.find(key);
+      if (!number || !number->is_whole()) return;
+      const auto whole = number->whole<std::int64_t>(0, 1'000'000);
+      found_.software += concat(", ", what, " ", whole / 1000, ".", whole % 1000 / 10);
+    };
+    version("cuda_runtime_version", "CUDA");
+    version("cuda_driver_version", "driver for CUDA");
+    if (const auto info = root.find("distributedInfo"); info && info->is_object()) {
+      if (const auto nccl = info->find("nccl_version"); nccl && nccl->is_text())
+        found_.software += concat(", NCCL ", one_line(nccl->text()));
+    }
+    const auto devices = root.find("deviceProperties");
+    if (!devices || !devices->is_list()) return;
+    const std::int64_t used = found_.kernels.empty() ? 0 : found_.kernels.front().device;
+    for (const JsonValue device : *devices) {
+      const auto id = device.find("id");
+      const auto name = device.find("name");
+      const auto memory = device.find("totalGlobalMem");
+      if (!name || !name->is_text() || (id && id->is_whole() && id->whole<std::int64_t>(0) != used)) continue;
+      found_.device = name->text();
+      if (memory && memory->is_whole()) found_.memory = memory->whole<std::int64_t>(0);
+    }
   }
 
   void take_distributed(JsonValue root) {
