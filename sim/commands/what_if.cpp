@@ -23,7 +23,6 @@
 #include "instruments.hpp"
 #include "output.hpp"
 #include "tawpipe/analysis/summary.hpp"
-#include "tawpipe/replay/step_times.hpp"
 #include "tawpipe/replay/straggler_csv.hpp"
 #include "tawpipe/replay/what_if.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -213,6 +212,18 @@ std::vector<WhatIf> questions(const WhatIfRequest& request, const TracedRun& run
   std::int32_t last = 0;
   for (const TracedRank& rank : run.ranks) last = std::max(last, rank.stage);
   if (last > 0) all.push_back(without(run, "stage:last"));
+  constexpr std::size_t most_causes = 3;
+  for (const HostCause& cause : host_causes(run)) {
+    if (all.size() >= most_causes + 3) break;
+    TimeScale scale{.names = std::vector<char>(run.names.size(), 0), .factor = 0};
+    scale.names[static_cast<std::size_t>(cause.name)] = 1;
+    const auto rank =
+        static_cast<std::size_t>(std::max_element(cause.seconds.begin(), cause.seconds.end()) - cause.seconds.begin());
+    all.push_back(
+        {.name = concat(one_line(run.names[static_cast<std::size_t>(cause.name)]), " takes no time (", run.ranks[rank].label,
+                        ": ", format_duration(seconds(cause.seconds[rank] / run.iterations())), " a step)"),
+         .scales = {scale}});
+  }
   all.push_back({.name = "the host takes no time", .scales = {{.kind = TraceKind::host, .factor = 0}}});
   all.push_back({.name = "communication takes no time", .scales = {{.kind = TraceKind::communication, .factor = 0}}});
   for (const TraceKind kind : {TraceKind::matmul, TraceKind::attention, TraceKind::copy, TraceKind::compute}) {
@@ -269,6 +280,13 @@ nlohmann::ordered_json to_json(const WhatIfRequest& request, const Answered& all
   for (std::size_t r = 0; r < excess.size(); ++r) {
     json["rank_excess_s"].push_back(
         {{"rank", all.run.ranks[r].number}, {"label", all.run.ranks[r].label}, {"step_s", excess[r] / all.run.iterations()}});
+  }
+  json["host_causes"] = nlohmann::ordered_json::array();
+  for (const HostCause& cause : host_causes(all.run)) {
+    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+    for (const double rank : cause.seconds) steps.push_back(rank / all.run.iterations());
+    json["host_causes"].push_back(
+        {{"cause", all.run.names[static_cast<std::size_t>(cause.name)]}, {"rank_step_s", std::move(steps)}});
   }
   json["notes"] = all.run.notes;
   return json;
@@ -339,27 +357,6 @@ void write_pages(const Answered& all, const nlohmann::ordered_json& json, Report
   report.write(page);
 }
 
-/// Measured times for --cost measured:FILE, from a straggler trace's stages or a profiler's layers.
-MeasuredCost times_of(const WhatIfRequest& request, const TracedRun& run) {
-  if (request.cluster.empty()) throw InputError("--out needs --cluster, the one that the traces were taken on");
-  const Cluster cluster = resolve_cluster(request.cluster, request.device);
-  const MeasuredWork work = work_of(request.setup);
-  MeasuredCost cost;
-  if (run.ranks.front().stage >= 0) {
-    cost = measured_cost(run, layers_of(request.setup));
-    cost.device = cluster.device(Rank{0}).name;
-  } else {
-    std::vector<GpuProfile> profiles;
-    const KinetoNames names{.layer = request.layer};
-    for (const std::string& path : request.traces)
-      profiles.push_back(read_kineto_trace(read_text(path, "trace", 8 << 10), names, one_line(path)));
-    cost = calibrate(profiles, cluster).calibration.cost;
-    check_layers(cost, profiles, names);
-  }
-  cost.work = work;
-  return cost;
-}
-
 }  // namespace
 
 int run_what_if(const WhatIfRequest& request) {
@@ -386,10 +383,10 @@ int run_what_if(const WhatIfRequest& request) {
   }
   std::string next;
   if (out) {
-    (*out)(measured_json(times_of(request, all.run)));
+    (*out)(measured_json(traced_times(request, all.run)));
     out->finish();
     next = concat("\nAnother schedule, cut or cluster: tawpipe compare --cost measured:", one_line(request.out),
-                  " --cluster CLUSTER --model MODEL --sequence N --global-batch N\n");
+                  " --cluster CLUSTER --model MODEL --global-batch N\n");
   }
   write_pages(all, json, report, gantt);
   if (!any_standard_output(paths)) print(text_of(all, next));

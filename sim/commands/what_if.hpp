@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "measured_setup.hpp"
+#include "tawpipe/cost/measured.hpp"
+#include "tawpipe/replay/traced_run.hpp"
 
 namespace tawpipe::sim {
 
@@ -30,5 +32,8 @@ struct WhatIfRequest {
 /// How long traced steps would take under other circumstances. @throws InputError  for invalid
 /// traces or ones that do not match.
 int run_what_if(const WhatIfRequest& request);
+/// Measured times for --cost measured:FILE, from a straggler trace's stages or a profiler's layers.
+/// @throws InputError  naming the flag that is missing, or that no layer was found
+MeasuredCost traced_times(const WhatIfRequest& request, const TracedRun& run);
 
 }  // namespace tawpipe::sim

@@ -62,28 +62,39 @@ struct WhatIfAnswer {
 
 namespace detail {
 
-/// The typical time of each class of equal events; negative: none.
+/// The typical time of each class of equal events, and the typical delay before them; negative:
+/// none.
 class TypicalTimes {
  public:
   TypicalTimes(const TracedRun& run, const WhatIf& question) {
     std::size_t classes = 0;
     for_each(run, [&](const TracedEvent& event) { classes = std::max(classes, static_cast<std::size_t>(event.alike) + 1); });
     std::vector<std::vector<std::int64_t>> times(classes);
+    std::vector<std::vector<std::int64_t>> delays(classes);
     std::vector<char> computes(classes, 0);
     for_each(run, [&](const TracedEvent& event) {
       if (question.typical == WhatIf::Typical::peers && !question.ranks.empty() && question.ranks[index(event.rank)] != 0) return;
       times[static_cast<std::size_t>(event.alike)].push_back(event.own.value());
+      delays[static_cast<std::size_t>(event.alike)].push_back(event.delay.value());
       if (event.kind != TraceKind::communication) computes[static_cast<std::size_t>(event.alike)] = 1;
     });
     for (std::size_t c = 0; c < classes; ++c) {
       const bool mean = computes[c] != 0 && question.typical == WhatIf::Typical::shared;
       typical_.push_back(times[c].empty() ? -1 : mean ? mean_of(times[c]) : median_of(times[c]));
+      delays_.push_back(delays[c].empty() ? -1 : median_of(delays[c]));
     }
   }
 
   Duration of(const TracedEvent& event) const {
     const std::int64_t time = event.alike < 0 ? -1 : typical_[static_cast<std::size_t>(event.alike)];
     return time < 0 ? event.own : Duration{time};
+  }
+  /// Of what the host does before an event that the trace does not show: a slow loader without a
+  /// name. What comes before a communication is not its rank's work.
+  Duration delay_of(const TracedEvent& event) const {
+    const bool works = event.kind != TraceKind::communication && event.alike >= 0;
+    const std::int64_t delay = works ? delays_[static_cast<std::size_t>(event.alike)] : -1;
+    return delay < 0 ? event.delay : Duration{delay};
   }
 
  private:
@@ -110,6 +121,7 @@ class TypicalTimes {
   }
 
   std::vector<std::int64_t> typical_;
+  std::vector<std::int64_t> delays_;
 };
 
 }  // namespace detail
@@ -125,7 +137,10 @@ inline std::vector<EventTimes> event_times(const TracedRun& run, const WhatIf& q
     EventTimes times = EventTimes::of(step);
     for (std::size_t e = 0; e < step.events.size(); ++e) {
       const TracedEvent& event = step.events[e];
-      if (typical && (question.ranks.empty() || question.ranks[index(event.rank)] != 0)) times.own[e] = typical->of(event);
+      if (typical && (question.ranks.empty() || question.ranks[index(event.rank)] != 0)) {
+        times.own[e] = typical->of(event);
+        times.delay[e] = typical->delay_of(event);
+      }
       for (const TimeScale& scale : question.scales) {
         if (scale.takes(event)) times.own[e] = scaled(times.own[e], scale.factor);
         if (scale.kind == TraceKind::host) times.delay[e] = scaled(times.delay[e], scale.factor);
@@ -147,19 +162,43 @@ inline WhatIfAnswer ask(const TracedRun& run, const WhatIf& question) {
   return answer;
 }
 
-/// The additional time of each rank's computations and host over those of the same class: seconds
-/// over all steps, from the median of each class of events. Waiting and communication are not
-/// counted. @return [rank]
+/// The additional time of each rank's computations and host, and of the delays before them, over
+/// those of the same class: seconds over all steps, from the median of each class of events. Waiting
+/// and communication are not counted. @return [rank]
 inline std::vector<double> excess_of_ranks(const TracedRun& run) {
   const detail::TypicalTimes typical{run, {.name = {}, .typical = WhatIf::Typical::peers}};
   std::vector<double> excess(run.ranks.size(), 0);
   for (const TracedStep& step : run.steps) {
     for (const TracedEvent& event : step.events) {
       if (event.kind == TraceKind::communication) continue;
-      excess[index(event.rank)] += to_seconds(event.own - typical.of(event));
+      excess[index(event.rank)] += to_seconds(event.own - typical.of(event)) + to_seconds(event.delay - typical.delay_of(event));
     }
   }
   return excess;
+}
+
+/// What kept the host busy under a name of its own ("data loader", "garbage collector", a function
+/// of Python).
+struct HostCause {
+  std::int32_t name = 0;        ///< index in TracedRun::names
+  std::vector<double> seconds;  ///< [rank] over all steps
+
+  double most() const { return *std::max_element(seconds.begin(), seconds.end()); }
+};
+
+/// The causes, the most costly on any rank first.
+inline std::vector<HostCause> host_causes(const TracedRun& run) {
+  std::vector<HostCause> causes;
+  for (const TracedStep& step : run.steps) {
+    for (const TracedEvent& event : step.events) {
+      if (event.kind != TraceKind::host || run.names[static_cast<std::size_t>(event.name)] == name(TraceKind::host)) continue;
+      auto found = std::find_if(causes.begin(), causes.end(), [&](const HostCause& one) { return one.name == event.name; });
+      if (found == causes.end()) found = causes.insert(found, {event.name, std::vector<double>(run.ranks.size(), 0)});
+      found->seconds[index(event.rank)] += to_seconds(event.own);
+    }
+  }
+  std::stable_sort(causes.begin(), causes.end(), [](const HostCause& a, const HostCause& b) { return a.most() > b.most(); });
+  return causes;
 }
 
 /// The ranks that exceed their peers most. @param count  their number @return [rank] whether it is

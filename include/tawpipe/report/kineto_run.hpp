@@ -107,6 +107,11 @@ class KinetoJob {
     std::vector<int> last_of_queue(at(rank.queues()), -1);
     std::size_t next = 0;
     std::vector<std::size_t> by_end;  // items that were added, by their end
+    const auto host_class = [&](const KinetoStretch& one) {
+      if (one.cause.empty()) return one.launched >= 0 ? launches[at(one.launched)] : -1;
+      const std::int32_t name = name_of(one.cause);
+      return alike(name, count[name]++, false);
+    };
     const auto add_host = [&](std::size_t h) {
       const KinetoStretch& one = stretches[h];
       const std::int32_t added =
@@ -114,8 +119,8 @@ class KinetoJob {
                          .kind = TraceKind::host,
                          .rank = Rank{r},
                          .lane = recorder_.lane(one.thread > 0 ? concat("host ", one.thread + 1) : std::string{"host"}),
-                         .name = name_of("host"),
-                         .alike = one.launched >= 0 ? launches[at(one.launched)] : -1,
+                         .name = name_of(one.cause.empty() ? "host" : one.cause),
+                         .alike = host_class(one),
                          .start = time(one.start),
                          .end = time(one.end)});
       if (one.before >= 0) recorder_.wait(added, host_events[at(one.before)]);
@@ -242,10 +247,12 @@ class KinetoJob {
 /// stream; a launch before its kernel, and on a thread of the host one launch after another, with
 /// the time between them counted as the host's; a wait of the host for the device; a communication
 /// for the computations launched before it, and for its last member; with enable_cuda_sync_events,
-/// waits between streams as recorded. Otherwise a call of cudaStreamWaitEvent before a computation
-/// is assumed to be for the first communication that nothing waits for yet; and an item that starts
-/// within 20 us after the end of another stream's, and for no other reason, waits for that. Other
-/// waits, which caused no delay, are not detected.
+/// waits between streams as recorded. A long gap of the host that ends with a communication of the
+/// rank is the wait for it. What kept the host busy has a name where the trace has one: the data
+/// loader, the garbage collector, a function of Python (with_stack=True). Otherwise a call of
+/// cudaStreamWaitEvent before a computation is assumed to be for the first communication that
+/// nothing waits for yet; and an item that starts within 20 us after the end of another stream's,
+/// and for no other reason, waits for that. Other waits, which caused no delay, are not detected.
 class KinetoRunReader {
  public:
   /// @param partial  ranks may be missing: their part in communications is then unknown

@@ -19,6 +19,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/report/detail/kineto_collectives.hpp"
 #include "tawpipe/report/detail/kineto_events.hpp"
 
 namespace tawpipe::inline v0 {

@@ -84,6 +84,14 @@ struct KinetoWait {
   std::int64_t recorded = -1;  ///< correlation of the event's record
 };
 
+/// What kept a thread of the host busy, by a name that says what to do about it.
+struct KinetoCause {
+  std::string name;
+  double start = 0;
+  double end = 0;
+  int thread = 0;
+};
+
 struct KinetoEvents {
   std::string device{};     ///< that ran the kernels, as its driver calls it; "": not recorded
   std::int64_t memory = 0;  ///< bytes of it; 0: not recorded
@@ -97,13 +105,16 @@ struct KinetoEvents {
   /// those that launch or synchronize; only on request, like `waits`
   std::vector<KinetoCall> calls;
   std::vector<KinetoWait> waits;
-  std::int64_t base = 0;  ///< in nanoseconds: the origin of all times
+  std::vector<KinetoCause> causes;  ///< only on request; some enclose others
+  std::int64_t base = 0;            ///< in nanoseconds: the origin of all times
 };
 
 /// Reads the events while the JSON is parsed, so that a trace takes little more memory than the
 /// part that is kept.
 class KinetoReader {
  public:
+  static constexpr std::string_view loader_cause = "data loader";
+  static constexpr std::string_view collector_cause = "garbage collector";
   static constexpr int max_ranks = 1 << 20;
 
   /// @param source  the file's name, for messages
@@ -155,6 +166,7 @@ class KinetoReader {
       if (order_) take_call(event, name, category == "cuda_sync");
       return;
     }
+    if (order_) take_cause(event, category, name);
     if (category == "python_function") {
       constexpr std::string_view module = "nn.Module: ";
       if (!name.starts_with(module)) return;
@@ -180,6 +192,27 @@ class KinetoReader {
     const std::int64_t external = whole_of(args, "External id", -1);
     if (external >= 0) found_.by_external[external] = static_cast<int>(found_.host.size());
     found_.host.push_back(std::move(host));
+  }
+
+  /// The loader, the collector, and functions of Python that took long. Most of a stack is not kept.
+  /// Source: PyTorch, torch/utils/data/dataloader.py (_profile_name), torch/csrc/profiler (Python GC).
+  void take_cause(const Json& event, const std::string& category, const std::string& name) {
+    constexpr double long_enough = 1000;  // microseconds
+    const bool python = category == "python_function";
+    if (!python && category != "user_annotation" && category != "cpu_op") return;
+    std::string cause;
+    if (name.starts_with("enumerate(DataLoader)")) {
+      cause = loader_cause;
+    } else if (name.starts_with("Python GC") || name == "gc.collect" || name == "<built-in function collect>") {
+      cause = collector_cause;
+    } else if (python && !name.starts_with("nn.Module: ")) {
+      cause = concat("Python: ", name);
+    } else {
+      return;
+    }
+    const auto [start, end] = times_of(event, name);
+    if (python && cause.starts_with("Python: ") && end - start < long_enough) return;
+    found_.causes.push_back({one_line(std::move(cause)), start, end, thread_of(event)});
   }
 
   static std::pair<double, double> times_of(const Json& event, const std::string& name) {
@@ -302,71 +335,6 @@ class KinetoReader {
   bool order_ = false;
   std::map<std::string, int> threads_;
 };
-
-inline bool is_communication(const KinetoKernel& kernel) {
-  return kernel.name.starts_with("nccl") || kernel.collective.has_value();
-}
-
-/// The collective recorded on a kernel or on the operator that launched it.
-inline const std::optional<KinetoCollective>& collective_of(const KinetoEvents& events, const KinetoKernel& kernel) {
-  const auto launched = events.by_external.find(kernel.external);
-  if (kernel.collective || launched == events.by_external.end()) return kernel.collective;
-  return events.host[static_cast<std::size_t>(launched->second)].collective;
-}
-
-/// The op of a PyTorch collective; none: no counterpart (all_to_all, barrier, send, recv).
-inline std::optional<Op> op_of(std::string_view name) {
-  std::string plain;
-  for (const char c : name) {
-    if (c != '_') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  if (plain.starts_with("allreduce")) return Op::all_reduce;
-  if (plain.starts_with("allgather")) return Op::all_gather;
-  if (plain.starts_with("reducescatter")) return Op::reduce_scatter;
-  if (plain.starts_with("broadcast")) return Op::broadcast;
-  if (plain == "reduce") return Op::reduce;
-  return std::nullopt;
-}
-
-inline std::int64_t bytes_of(std::string_view dtype) {
-  constexpr std::pair<std::string_view, std::int64_t> sizes[] = {
-      {"Double", 8}, {"Long", 8}, {"ComplexFloat", 8}, {"Float", 4}, {"Int", 4},           {"Half", 2},       {"BFloat16", 2},
-      {"Short", 2},  {"Byte", 1}, {"Char", 1},         {"Bool", 1},  {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}};
-  for (const auto& [name, size] : sizes) {
-    if (dtype == name) return size;
-  }
-  return 0;
-}
-
-inline std::int64_t bytes_of(const KinetoCollective& collective) {
-  return saturating_multiply(collective.elements, bytes_of(collective.dtype));
-}
-
-/// The group's ranks: as written, with a truncated list continued by the step of its first two; or
-/// the process group's; or all. None if one is impossible or named twice.
-inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoCollective& collective) {
-  std::vector<std::int64_t> ranks;
-  for (std::string_view text = collective.ranks; !text.empty();) {
-    const auto rank = take_number<std::int64_t>(text);
-    if (rank && *rank >= 0 && *rank < KinetoReader::max_ranks) ranks.push_back(*rank);
-    if (!rank) text.remove_prefix(1);
-  }
-  const auto size = static_cast<std::size_t>(std::clamp<std::int64_t>(collective.group_size, 0, 1 << 20));
-  const auto group = events.groups.find(collective.group);
-  if (ranks.size() != size && group != events.groups.end()) ranks = group->second;
-  if (ranks.empty() && collective.group_size == events.world_size) ranks = {0, 1};
-  if (ranks.size() < 2 || ranks.size() > size) return {};
-  while (ranks.size() < size) ranks.push_back(ranks.back() + ranks[1] - ranks[0]);
-  std::vector<Rank> members;
-  for (const std::int64_t rank : ranks) {
-    if (rank < 0 || rank >= KinetoReader::max_ranks) return {};
-    members.push_back(Rank{static_cast<int>(rank)});
-  }
-  std::vector<Rank> sorted = members;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return {};
-  return members;
-}
 
 /// Finds each host event's parent: the enclosing one on its thread.
 inline void nest(KinetoEvents& events) {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,58 @@ struct KinetoStretch {
   int after_item = -1;  ///< the item that it waits for; -1: none
   int launched = -1;    ///< the first item that the call launched
   int call = -1;        ///< the call at its end
+  std::string cause{};  ///< what kept the host busy, by name; "": its own work
 };
+
+/// A gap that ends when a communication of the rank ends, launched before the gap, is the host's
+/// wait for it, however it waits: a blocking wait of Python calls nothing of CUDA's that the trace
+/// shows. The gap must be long, and what is left after the communication's end a small part of it.
+/// @param communications  their ends and items, by end
+/// @return the item; -1: the host was at work
+inline int waited_for(const KinetoRank& rank, const std::vector<std::pair<double, int>>& communications, double start,
+                      double end) {
+  constexpr double shortest = 500;  // microseconds
+  if (end - start < shortest) return -1;
+  const auto after =
+      std::upper_bound(communications.begin(), communications.end(), std::pair{end, std::numeric_limits<int>::max()});
+  if (after == communications.begin()) return -1;
+  const auto& [last, item] = *std::prev(after);
+  if (last <= start || end - last > std::max(100.0, (end - start) / 20)) return -1;
+  const KinetoItem& one = rank.items()[static_cast<std::size_t>(item)];
+  const double launched = one.call >= 0 ? rank.call(one.call).start : one.start;
+  return launched <= start ? item : -1;
+}
+
+/// Adds a stretch, cut where something with a name kept its thread busy, and without what was
+/// waiting.
+/// @param thread  as the trace's events have it
+inline void push_stretch(std::vector<KinetoStretch>& stretches, const KinetoRank& rank,
+                         const std::vector<std::pair<double, int>>& communications, int thread, KinetoStretch whole) {
+  double from = whole.start;
+  const auto push = [&](double until, const std::string& cause, bool last) {
+    KinetoStretch piece{.start = from, .end = until, .thread = whole.thread, .cause = cause};
+    if (from == whole.start) piece.before = whole.before;
+    if (last) {
+      piece.launched = whole.launched;
+      piece.call = whole.call;
+    }
+    const bool works = cause == KinetoReader::loader_cause || cause == KinetoReader::collector_cause;
+    if (const int item = works ? -1 : waited_for(rank, communications, from, until); item >= 0) {
+      piece.after_item = item;
+      piece.start = rank.items()[static_cast<std::size_t>(item)].end;
+      piece.cause.clear();
+    }
+    stretches.push_back(std::move(piece));
+    from = until;
+  };
+  for (const KinetoCause& cause : rank.causes(thread)) {
+    if (cause.end <= from) continue;
+    if (cause.start >= whole.end) break;
+    if (cause.start > from) push(cause.start, "", false);
+    push(std::min(cause.end, whole.end), cause.name, false);
+  }
+  push(whole.end, "", true);
+}
 
 /// The host's threads, cut where they launch and where they wait; in the order of their calls. An
 /// idle thread continues from the last call of another thread, as the backward thread does from the
@@ -39,6 +91,10 @@ inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
     ends.emplace_back(items[i].end, static_cast<int>(i));
   }
   std::sort(ends.begin(), ends.end());
+  std::vector<std::pair<double, int>> communications;  // by their ends
+  for (const auto& [end, item] : ends) {
+    if (items[at(item)].kind == TraceKind::communication) communications.emplace_back(end, item);
+  }
   std::vector<KinetoStretch> stretches;
   std::map<int, int> threads;
   std::vector<double> last;      // [thread] the end of its last stretch
@@ -71,9 +127,9 @@ inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
       stretch.end = std::max(stretch.end, first);
       if (end <= call.end) blocked = call.end;  // a copy for which the host waits
     }
-    last_number[at(thread)] = static_cast<int>(stretches.size());
+    push_stretch(stretches, rank, communications, call.thread, stretch);
+    last_number[at(thread)] = static_cast<int>(stretches.size()) - 1;
     last[at(thread)] = stretch.end;
-    stretches.push_back(stretch);
     if (blocked < 0) continue;
     // The host waited for the device's last item that ended before the call returned.
     const auto after = std::upper_bound(ends.begin(), ends.end(), std::pair{blocked, std::numeric_limits<int>::max()});

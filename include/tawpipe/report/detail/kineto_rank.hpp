@@ -17,7 +17,9 @@
 
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/replay/traced_run.hpp"
+#include "tawpipe/report/detail/kineto_collectives.hpp"
 #include "tawpipe/report/detail/kineto_events.hpp"
+#include "tawpipe/report/detail/kineto_kinds.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -44,6 +46,7 @@ class KinetoRank {
   KinetoRank(KinetoEvents events, std::string source) : events_{std::move(events)}, source_{std::move(source)} {
     nest(events_);
     read_passes();
+    causes_ = causes_by_thread(std::exchange(events_.causes, {}));
     if (events_.kernels.empty()) {
       read_threads();
     } else {
@@ -71,21 +74,31 @@ class KinetoRank {
   const std::vector<KinetoItem>& items() const { return items_; }  ///< by start
   const std::set<std::string>& steps() const { return steps_; }    ///< that the profiler's schedule names
   int updates() const { return updates_; }                         ///< calls of the optimizer that was called most
-  /// When its first item or call starts.
+  /// When its first item or call starts, or the loader before it.
   double first_start() const {
     double first = items_.front().start;
     if (!calls_.empty()) first = std::min(first, calls_.front().first);
+    for (const auto& [thread, own] : causes_) {
+      if (!own.front().name.starts_with("Python: ")) first = std::min(first, own.front().start);
+    }
     return first;
   }
   const KinetoCall& call(int call) const { return events_.calls[static_cast<std::size_t>(call)]; }
   /// Those that launched an item or synchronize, by start: [start, call].
   const std::vector<std::pair<double, int>>& calls() const { return calls_; }
+  /// What kept a thread busy, by start, none overlapping another; none: nothing with a name.
+  const std::vector<KinetoCause>& causes(int thread) const {
+    static const std::vector<KinetoCause> none;
+    const auto found = causes_.find(thread);
+    return found == causes_.end() ? none : found->second;
+  }
   int queues() const { return static_cast<int>(queues_.size()); }
   /// The queue with the most computation.
   int main_queue() const {
     std::vector<double> busy(queues_.size() + 1, 0);
     for (const KinetoItem& item : items_) {
-      if (item.kind != TraceKind::communication) busy[static_cast<std::size_t>(item.queue)] += item.end - item.start;
+      if (item.kind != TraceKind::communication && item.kind != TraceKind::host)
+        busy[static_cast<std::size_t>(item.queue)] += item.end - item.start;
     }
     return static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
   }
@@ -147,6 +160,12 @@ class KinetoRank {
       call.end += shift;
     }
     for (auto& [start, call] : calls_) start += shift;
+    for (auto& [thread, own] : causes_) {
+      for (KinetoCause& cause : own) {
+        cause.start += shift;
+        cause.end += shift;
+      }
+    }
   }
 
  private:
@@ -182,21 +201,6 @@ class KinetoRank {
     }
   }
 
-  static bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
-  }
-  static TraceKind kind_of(const std::string& name) {
-    const std::string text = lower_case(name);
-    if (text.starts_with("memcpy") || text.starts_with("memset")) return TraceKind::copy;
-    if (has_any(text, {"flash", "fmha", "attention", "sdpa", "attn"})) return TraceKind::attention;
-    if (has_any(text, {"gemm", "cutlass", "cublas", "xmma", "nvjet", "matmul", "aten::mm", "aten::bmm", "aten::addmm",
-                       "aten::linear", "aten::baddbmm", "addmmbackward", "::mmbackward", "bmmbackward"})) {
-      return TraceKind::matmul;
-    }
-    return TraceKind::compute;
-  }
-
   void read_streams() {
     std::map<std::int64_t, int> by_correlation;
     for (std::size_t c = 0; c < events_.calls.size(); ++c) {
@@ -214,7 +218,7 @@ class KinetoRank {
         item.call = launched->second;
         used[static_cast<std::size_t>(launched->second)] = 1;
       }
-      item.kind = kind_of(item.name);
+      item.kind = trace_kind_of(item.name);
       const auto& noted = collective_of(events_, kernel);
       if (item.name.starts_with("nccl") || noted) {
         communicate(item, noted ? *noted : KinetoCollective{});
@@ -233,10 +237,10 @@ class KinetoRank {
     for (std::size_t e = 0; e < events_.host.size(); ++e) {
       const KinetoHostEvent& event = events_.host[e];
       const bool gloo = event.name.starts_with("gloo:");
-      if (!gloo && (event.annotation || called(event))) continue;
+      if (!gloo && (event.annotation || called(event) || inside_cause(event))) continue;
       KinetoItem item{.name = event.name, .start = event.start, .end = event.end, .queue = queue_of(0, event.thread)};
       item.op = passes_[e];
-      item.kind = kind_of(item.name);
+      item.kind = trace_kind_of(item.name);
       if (gloo) {
         KinetoCollective noted{.name = event.name.substr(5)};
         noted.group_size = events_.world_size;
@@ -244,6 +248,23 @@ class KinetoRank {
       }
       items_.push_back(std::move(item));
     }
+    for (const auto& [thread, causes] : causes_) {
+      for (const KinetoCause& cause : causes) {
+        if (cause.name.starts_with("Python: ")) continue;  // what it calls are operators, which count
+        items_.push_back({.name = cause.name,
+                          .start = cause.start,
+                          .end = cause.end,
+                          .queue = queue_of(0, thread),
+                          .op = Op::idle,
+                          .kind = TraceKind::host});
+      }
+    }
+  }
+  bool inside_cause(const KinetoHostEvent& event) const {
+    const std::vector<KinetoCause>& own = causes(event.thread);
+    return std::any_of(own.begin(), own.end(), [&](const KinetoCause& one) {
+      return !one.name.starts_with("Python: ") && one.start <= event.start && event.start < one.end;
+    });
   }
   bool called(const KinetoHostEvent& event) const {
     for (int at = event.parent; at >= 0; at = host(at).parent) {
@@ -365,6 +386,7 @@ class KinetoRank {
   std::vector<Op> passes_;                                       ///< [host event]
   std::map<std::pair<std::int64_t, std::int64_t>, int> queues_;  ///< [device, stream]
   std::vector<std::pair<double, int>> calls_;
+  std::map<int, std::vector<KinetoCause>> causes_;  ///< [thread]
   std::set<std::string> steps_;
   int updates_ = 0;
   /// [queue] order and item, by order
