@@ -6,6 +6,7 @@
 
 #include "request.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
 
 namespace tawpipe::sim {
 
@@ -122,6 +123,16 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
 }
 
 }  // namespace
+
+std::string no_nvlinks_text(const Cluster& cluster) {
+  const int links = missing_nvlinks(cluster);
+  if (links == 0) return "";
+  return fmt::format(
+      "NO NVLINK: {} GPUs ({}) of a node meet by PCI Express only, and usually have {} NVLinks each, which a partial NCCL XML "
+      "leaves "
+      "out; tawpipe topology import FILE --nvlinks {} adds them\n",
+      cluster.devices_in(NodeId{0}), cluster.device(Rank{0}).name, links, links);
+}
 
 std::string assumed_device(const Problem& problem) {
   if (std::holds_alternative<FixedCost>(problem.cost)) return "";

@@ -210,14 +210,4 @@ int run_topology_import(const ImportRequest& request) {
   return show(cluster_from_text(text, source, request.nodes, request.device, request.nvlinks), request.json);
 }
 
-std::string no_nvlinks_text(const Cluster& cluster) {
-  const int links = missing_nvlinks(cluster);
-  if (links == 0) return "";
-  return fmt::format(
-      "NO NVLINK: {} GPUs ({}) of a node meet by PCI Express only, and usually have {} NVLinks each, which a partial NCCL XML "
-      "leaves "
-      "out; tawpipe topology import FILE --nvlinks {} adds them\n",
-      cluster.devices_in(NodeId{0}), cluster.device(Rank{0}).name, links, links);
-}
-
 }  // namespace tawpipe::sim
