@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,9 @@ inline std::int64_t rest_of(std::FILE* stream) {
   const long at = std::ftell(stream);
   if (at < 0 || std::fseek(stream, 0, SEEK_END) != 0) return 0;
   const long end = std::ftell(stream);
-  return std::fseek(stream, at, SEEK_SET) == 0 && end > at ? end - at : 0;
+  const bool back = std::fseek(stream, at, SEEK_SET) == 0;
+  const bool folder = end == std::numeric_limits<long>::max();  // it opens, and fails to read
+  return back && !folder && end > at ? end - at : 0;
 }
 
 }  // namespace detail
