@@ -100,8 +100,8 @@ class FlightRecorderReader {
   /// PyTorch raises the major number when fields change their meaning, the minor one when some are
   /// added (FlightRecorder.hpp).
   static void check_version(const Value& root) {
-    const auto version = root.find("version");
-    const std::string shown = version && version->is_text() ? one_line(version->text().substr(0, 20)) : "";
+    const auto stated = root.find("version");
+    const std::string shown = stated && stated->is_text() ? one_line(stated->text().substr(0, 20)) : "";
     if (shown == "2" || shown.starts_with("2.")) return;
     root.fail(concat(shown.empty() ? std::string{"it names no version"} : concat("version ", quote(shown), " is not known"),
                      "; dumps of version 2.0 to 2.x are (PyTorch 2.4 on), and the meaning of others is not guessed"));
