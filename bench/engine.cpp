@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "peers/graphs.hpp"
+#include "tawpipe/core/text_file.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/simulate/task_graph_text.hpp"
 
@@ -39,7 +40,7 @@ nlohmann::ordered_json measure(const std::string& name) {
   // A named graph goes through its text as well, so that reading is measured.
   std::string text;
   if (is_file(name)) {
-    tawpipe::detail::read_all(std::fopen(name.c_str(), "rb"), text);
+    text = tawpipe::read_text_file(name, "task graph", 4096);
   } else {
     tawpipe::write_task_graph(peers::named_graph(name), [&](std::string_view part) { text += part; });
   }

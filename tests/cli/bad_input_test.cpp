@@ -98,7 +98,7 @@ TEST_CASE("an unknown model, with the nearest") {
 }
 TEST_CASE("a mixture of experts that is not in every layer") {
   check_refused(with({{"--model", data + "/models/some_layers_with_experts.json"}}),
-                {"interleave_moe_layer_step: ", "layers with and without experts that take turns are not modelled"});
+                {"model_type: ", "layers with and without experts that take turns"});
 }
 TEST_CASE("an option that the schedule does not have, or a value that it does not take") {
   check_refused(with({{"--option", "ordr=paper"}}), {"unknown option of tawpipe 'ordr'; did you mean 'order'?"});

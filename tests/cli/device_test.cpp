@@ -54,8 +54,8 @@ TEST_CASE("a machine is imported with its device, and the cluster file says one 
   const std::string import = "topology import " + matrix + " --json " + folder / "node.json";
   CHECK(run(import).out.find("A100-80G is assumed, as nothing names the GPU; --device NAME names it") != std::string::npos);
   CHECK(parsed(run("simulate --schedule 1f1b --json -" + small_model + folder / "node.json")).at("assumed_device") == "A100-80G");
-  CHECK(run(import + " --device L40S-48G").out.find("assumed") == std::string::npos);
+  CHECK(run(import + " --device L40S-48G").out.find("is assumed") == std::string::npos);
   CHECK_FALSE(parsed(run("simulate --schedule 1f1b --json -" + small_model + folder / "node.json")).contains("assumed_device"));
   CHECK(run("topology show 2x8").out.find("A100-80G is assumed") != std::string::npos);
-  CHECK(run("topology show 2x8 --device H100-80G").out.find("assumed") == std::string::npos);
+  CHECK(run("topology show 2x8 --device H100-80G").out.find("is assumed") == std::string::npos);
 }

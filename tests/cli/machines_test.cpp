@@ -47,7 +47,7 @@ TEST_CASE("machines' descriptions are imported with what they name") {
   CHECK(run("topology import " + machine("quoted.txt")).out.find("8 devices") != std::string::npos);
   const auto log = run("topology import " + machine("nccl_info.log"));
   CHECK(log.out.find("H100-80G is assumed") != std::string::npos);
-  CHECK(log.out.find("nvlink 370.8 GB/s") != std::string::npos);
+  CHECK(log.out.find("nvlink 371 GB/s") != std::string::npos);
   check_refused(run("topology import " + machine("rocm_smi_xgmi.txt")), {"AMD"});
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("missing NVLinks are said, in predictions too, and added") {
             .out.find("NO NVLINK") != std::string::npos);
   const auto whole = run("topology import " + part + " --nvlinks 18");
   CHECK(whole.out.find("NO NVLINK") == std::string::npos);
-  CHECK(whole.out.find("nvlink 370.8 GB/s") != std::string::npos);
+  CHECK(whole.out.find("nvlink 371 GB/s") != std::string::npos);
   check_refused(run("topology import " + machine("quoted.txt") + " --nvlinks 18"), {"says itself which NVLinks"});
 }
 

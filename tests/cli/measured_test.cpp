@@ -83,7 +83,7 @@ TEST_CASE("times that no device reaches are no answer") {
   const Measured measured;
   json file = json::parse(support::read_file(measured.cost));
   for (json& pass : file.at("seconds")) {
-    if (pass.contains("layer")) pass["layer"] = 1e-15;
+    for (json& value : pass) value = 1e-15;
   }
   const std::string quick = folder.write("quick.json", file.dump());
   check_refused(run("compare --schedules 1f1b,gpipe --cost measured:" + quick + five_layers),
