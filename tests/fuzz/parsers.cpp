@@ -30,7 +30,7 @@
 #include "tawpipe/report/kineto_run.hpp"
 #include "tawpipe/report/kineto_trace.hpp"
 #include "tawpipe/report/measured_json.hpp"
-#include "tawpipe/report/nccl_tests.hpp"
+#include "tawpipe/report/nccl_tests_file.hpp"
 #include "tawpipe/report/order_report.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/report/schedule_json.hpp"

@@ -68,7 +68,7 @@ class LayoutCheck {
       if (said == parts_.options.rend() || said->second == concat(size)) continue;
       error(
           "V119", none<TaskId>, none<Rank>,
-          [&] { return concat("option ", key, " is ", said->second, ", and the layout's is ", size); },
+          [&, key = key, size = size] { return concat("option ", key, " is ", said->second, ", and the layout's is ", size); },
           "let the options name the layout's own sizes");
     }
     const std::int64_t microbatches = schedule_.workload().microbatches();

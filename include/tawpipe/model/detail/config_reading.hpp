@@ -109,9 +109,7 @@ inline void read_further_layers(ConfigReading& reading, std::string_view key, Js
   reading.not_computed(key, what);
 }
 
-inline constexpr std::string_view quantization_keys[] = {"quantization_config", "compression_config", "quantization"};
-template <const std::string_view& key>
-void read_quantization(ConfigReading& reading, JsonValue) {
+inline void read_quantization(ConfigReading& reading, std::string_view key) {
   reading.note(key, "the weights are stored quantized; training is taken to be in 16 bits");
   reading.not_computed(key, "the weights are stored quantized, which is not read");
 }
