@@ -5,9 +5,11 @@ Not: what the tables say (commands_test.cpp). Usage: terminal.py TAWPIPE
 """
 import fcntl
 import os
+import pathlib
 import pty
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -76,7 +78,10 @@ check(version.stdout.startswith("tawpipe "), "-V")
 # Examples run as they are written, in a folder of their own; those that read files of the user's are left out.
 needs_files = re.compile(r"nccl-tests|\.txt|measured|rank0|trace_rank|dump|\.csv(?! *$)|--schedule-file|--data |--reference|--kineto|"
                          r"train\.sh|nvidia-smi|mpirun|--backend|source |train |compare-timelines|calibrate|reproduce |measure |kernels:file=")
+machines = pathlib.Path(__file__).resolve().parent.parent / "data" / "topology"
 with tempfile.TemporaryDirectory() as folder:
+    for name, of_tests in (("partial.xml", "partial_sm90.xml"), ("topology.conf", "slurm_tree.conf")):
+        shutil.copy(machines / of_tests, pathlib.Path(folder, name))
     ran = 0
     for command in commands(tawpipe):
         footer = re.split(r"^Examples?:\n", help_of(tawpipe, command), maxsplit=1, flags=re.MULTILINE)
