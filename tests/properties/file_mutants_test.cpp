@@ -29,6 +29,8 @@
 using namespace tawpipe;
 using namespace tawpipe::test;
 
+namespace file_mutants {  // other files of this program have helpers of the same names
+
 namespace {
 
 constexpr std::int64_t microbatches = 4;
@@ -70,9 +72,9 @@ bool same(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 /// A schedule, and what mutants of its file are compared with.
-class FileSubject {
+class Subject {
  public:
-  FileSubject(std::string what, Schedule schedule)
+  Subject(std::string what, Schedule schedule)
       : what_{std::move(what)},
         schedule_{std::move(schedule)},
         mutator_{nlohmann::json::parse(schedule_json(schedule_)), is_said_once},
@@ -162,8 +164,8 @@ Schedule in_layout(const char* name, const Mesh& axes, StateSharding sharding, b
   return compose(logical, whole, axes.over(2 * axes.copies()), with);
 }
 
-std::vector<FileSubject> subjects() {
-  std::vector<FileSubject> all;
+std::vector<Subject> subjects() {
+  std::vector<Subject> all;
   const std::vector<std::int32_t> two{2};
   for (const char* name : {"tawpipe", "weipipe", "fsdp", "ddp", "gpipe", "1f1b", "zb-h1", "zb-v", "chimera"})
     all.emplace_back(name, plain(name, two));
@@ -189,12 +191,12 @@ std::vector<FileSubject> subjects() {
 TEST_CASE("mutants of files say and train the same, or are found") {
   const char* wanted = std::getenv("TAWPIPE_MUTANTS");
   const int mutants = wanted == nullptr ? 600 : std::atoi(wanted);
-  std::vector<FileSubject> all = subjects();
+  std::vector<Subject> all = subjects();
   Mersenne random{20261127};
   std::map<std::string, Counts> table;
   int made = 0;
   for (std::size_t turn = 0; made < mutants; ++turn) {
-    FileSubject& subject = all[turn % all.size()];
+    Subject& subject = all[turn % all.size()];
     const std::size_t field = turn / all.size() % subject.mutator().fields();
     const std::optional<FileMutator::Mutant> mutant = subject.mutator().mutant(field, random);
     if (!mutant) continue;
@@ -226,3 +228,5 @@ TEST_CASE("mutants of files say and train the same, or are found") {
   MESSAGE(text << sum.refused << "\t" << sum.found << "\t" << sum.same << "\tof " << made << " mutants of " << all.size()
                << " schedules");
 }
+
+}  // namespace file_mutants

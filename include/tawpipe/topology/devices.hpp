@@ -3,7 +3,6 @@
 // reaches (cost/).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -105,7 +104,10 @@ inline const KnownDevice* device_of_driver(std::string_view name, std::int64_t b
   for (const KnownDevice& device : known_devices()) {
     std::string model = lower_case(device.name.substr(0, device.name.find('-')));
     if (model.starts_with("rtx")) model.insert(3, " ");
-    const auto differs = [&](const KnownDevice& one) { return std::abs(one.memory_gib - memory); };
+    const auto differs = [&](const KnownDevice& one) {
+      const double apart = one.memory_gib - memory;
+      return apart < 0 ? -apart : apart;
+    };
     if (has(model) && (found == nullptr || (memory > 0 && differs(device) < differs(*found)))) found = &device;
   }
   return found;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -130,7 +129,7 @@ class NcclLogReader {
   const KnownDevice& likely_device() const {
     for (const KnownDevice& device : known_devices()) {
       const double usual = usual_nvlinks(device) * nvlink_speed(device.sm).value();
-      if (usual > 0 && std::abs(gpus_.front().nvlink / usual - 1) < 0.01) return device;
+      if (gpus_.front().nvlink > 0.99 * usual && gpus_.front().nvlink < 1.01 * usual) return device;
     }
     return known_device("A100-80G");
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -277,7 +276,7 @@ class KernelLister {
                        .count = layers_,
                        .pytorch = model_.is_torchtitan(),
                        .m = batch_.sequence,
-                       .n = std::llround(model_.attention_span(batch_.sequence)),
+                       .n = static_cast<std::int64_t>(model_.attention_span(batch_.sequence) + 0.5),
                        .k = model_.attention_width() / model_.heads,
                        .batch = all_heads()});
   }
