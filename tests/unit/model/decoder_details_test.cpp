@@ -40,7 +40,7 @@ double operations(const Transformer& model, std::int64_t sequence) {
   return (work.forward + work.backward_input + work.backward_weight).value() / static_cast<double>(sequence);
 }
 
-Transformer parse(std::string_view text) { return tawpipe::parse_huggingface_config(text, "c", "m").model; }
+Transformer model_in(std::string_view text) { return tawpipe::parse_huggingface_config(text, "c", "m").model; }
 
 std::string llama(std::string_view more) {
   return tawpipe::concat(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -91,15 +91,15 @@ TEST_CASE("a window is not computed by blocks, latent or unfused attention") {
 }
 
 TEST_CASE("biases, norms and gates are counted as published, and each has a tensor") {
-  CHECK(parse(R"({"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16,
+  CHECK(model_in(R"({"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16,
                   "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936,
                   "tie_word_embeddings": true})")
             .parameters() == 596'049'920);  // Qwen3-0.6B
-  CHECK(parse(R"({"model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16,
+  CHECK(model_in(R"({"model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16,
                   "num_key_value_heads": 16, "intermediate_size": 5632, "moe_intermediate_size": 1408, "num_experts": 60,
                   "num_experts_per_tok": 4, "shared_expert_intermediate_size": 5632, "vocab_size": 151936})")
             .parameters() == 14'315'784'192);  // Qwen1.5-MoE-A2.7B
-  CHECK(parse(R"({"model_type": "olmoe", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
+  CHECK(model_in(R"({"model_type": "olmoe", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
                   "intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8, "vocab_size": 50304})")
             .parameters() == 6'919'161'856);  // OLMoE-1B-7B
 
@@ -144,20 +144,20 @@ TEST_CASE("a model's details come back from a stack of its layers") {
 }
 
 TEST_CASE("what a config.json leaves to assumptions is noted") {
-  CHECK(parse(llama("")).notes.empty());
-  const auto stored = parse(llama(R"(, "torch_dtype": "float32")"));
+  CHECK(model_in(llama("")).notes.empty());
+  const auto stored = model_in(llama(R"(, "torch_dtype": "float32")"));
   CHECK(stored.dtype == tawpipe::Dtype::bf16);
   CHECK(stored.notes == std::vector<std::string>{"torch_dtype: the weights are stored in float32; training is taken to be in "
                                                  "bfloat16 (--dtype says otherwise)"});
-  CHECK(parse(llama(R"(, "torch_dtype": "float16")")).dtype == tawpipe::Dtype::f16);
-  const auto further = parse(llama(R"(, "num_nextn_predict_layers": 1)"));
+  CHECK(model_in(llama(R"(, "torch_dtype": "float16")")).dtype == tawpipe::Dtype::f16);
+  const auto further = model_in(llama(R"(, "num_nextn_predict_layers": 1)"));
   CHECK(further.notes ==
         std::vector<std::string>{"num_nextn_predict_layers: 1 layer that predicts further tokens, with the loss, "
                                  "left out"});
-  CHECK_THROWS_WITH_AS(parse(llama(R"(, "rms_norm_eps": NaN)")), doctest::Contains("NaN and Infinity, which Python writes"),
+  CHECK_THROWS_WITH_AS(model_in(llama(R"(, "rms_norm_eps": NaN)")), doctest::Contains("NaN and Infinity, which Python writes"),
                        InputError);
-  CHECK_THROWS_WITH_AS(parse(llama(R"(, "rope_theta": -Infinity)")), doctest::Contains("NaN and Infinity, which Python writes"),
-                       InputError);
-  CHECK_THROWS_WITH_AS(parse(R"({"model_type": "t5", "d_model": 768})"),
+  CHECK_THROWS_WITH_AS(model_in(llama(R"(, "rope_theta": -Infinity)")),
+                       doctest::Contains("NaN and Infinity, which Python writes"), InputError);
+  CHECK_THROWS_WITH_AS(model_in(R"({"model_type": "t5", "d_model": 768})"),
                        "config 'c': model_type: 't5' is not modelled: it has an encoder and a decoder", InputError);
 }

@@ -19,7 +19,7 @@ using tawpipe::WhatIf;
 
 namespace {
 
-const std::string pair = "[0, 1]";
+const std::string both_ranks = "[0, 1]";
 constexpr double loads = 50'000;  ///< microseconds that the slow rank's loader takes, each step
 constexpr int slow = 1;
 constexpr int steps = 3;
@@ -40,7 +40,7 @@ TracedRun run_of_loaders(const std::string& category, const std::string& name) {
       const double arrives = launch + 2010;
       const double ends = at + loads + 2010 + 500;  // when both have arrived, and 500 us
       file.launch(launch + 6, 5, "ncclDevKernel_AllReduce", 20, arrives, ends - arrives,
-                  KinetoFile::collective("allreduce", "0", pair, 2, 1000, step));
+                  KinetoFile::collective("allreduce", "0", both_ranks, 2, 1000, step));
       at = ends + 20;  // the host goes on
     }
     reader.add(file.text(), tawpipe::concat("rank", rank, ".json"));
