@@ -164,10 +164,10 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
       if (rule.receives != 0 && (found & rule.receives) == 0) {
         report("V302", "writes nothing that it receives", "name the buffer that receives the message");
       }
-      // A member without a microbatch in this round brings nothing, and keeps the sum.
-      if (task.op == Op::all_reduce && found == 0 && !schedule.uses(id).empty()) {
-        report("V307", "brings nothing to its sum",
-               "let every member name what it adds, or where it keeps the sum, or leave it out of the group");
+      // Of other sums some members only take part because they keep something, or keep it for others.
+      const bool gives = (found & (detail::has_read | detail::has_read_write)) != 0;
+      if (task.op == Op::all_reduce && !gives && !schedule.uses(id).empty()) {
+        report("V307", "brings nothing to its sum", "let every member read what it adds, or leave it out of the group");
       }
       if ((found & ~rule.allowed) != 0) {
         report("V303", "uses a buffer in a way that its op does not have",
