@@ -45,7 +45,7 @@ class ActivationWalk {
       if (!is_of_microbatch(kind) || kind == ContentKind::tokens) continue;
       const bool reads = use.access == Access::read || use.access == Access::read_write;
       if (use.access == Access::accumulate) walk_.added(t, use);
-      if (reads && walk_.take(use.buffer).made == Made::nothing) {
+      if (reads && walk_.activation(use.buffer).made == Made::nothing) {
         walk_.unwritten(t, use);
         found.unwritten = true;
       }
