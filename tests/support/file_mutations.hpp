@@ -174,6 +174,7 @@ inline std::vector<std::string> facts_of(const Schedule& schedule) {
     if (is_all_pairs(task.op) && task.split != none<SplitId>) {
       for (const Bytes size : schedule.pair_sizes(task.split)) fact += concat(" ", size.value());
     }
+    if (const Bucket* bucket = schedule.bucket(id<TaskId>(t))) fact += concat(" bucket of ", bucket->layer);
     facts.push_back(std::move(fact));
   }
   std::vector<char> used(schedule.buffers().size(), 0);

@@ -174,8 +174,7 @@ class WorkCheck {
   /// A model that names all sizes of a decoder, and is none, has none of its kernels.
   void check_sizes(const LayerStack& given) {
     for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
-      const bool named = std::any_of(given.sizes.begin(), given.sizes.end(), [&](const auto& size) { return size.first == key; });
-      if (!named) return;
+      if (given.size(key) < 1) return;
     }
     out_.add(
         Severity::warning, "V115", none<TaskId>, none<Rank>,

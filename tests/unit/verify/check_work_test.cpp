@@ -85,7 +85,7 @@ TEST_CASE("V116: a buffer, a message or an update larger than its contents") {
   for (const auto& [kind, words] : {std::pair{ContentKind::weights, "its parameters take"},
                                     {ContentKind::gradients, "its parameters take"},
                                     {ContentKind::optimizer_state, "its parameters take"},
-                                    {ContentKind::saved, "for what it keeps, which takes"},
+                                    {ContentKind::saved, "are ever put into it"},
                                     {ContentKind::activation, "are ever put into it"},
                                     {ContentKind::workspace, "its stages need"}}) {
     CAPTURE(std::string{name(kind)});
