@@ -20,8 +20,10 @@ class ComputeWalk {
     const Task& task = schedule_.task(t);
     const Passes passes = traits(task.op).passes;
     for (const Use& use : schedule_.uses(t)) {
-      if (use.access == Access::read) continue;
       const ContentKind kind = walk_.kind(use.buffer);
+      // A workspace holds nothing before a computation and nothing after it: it is written only.
+      if (kind == ContentKind::workspace && use.access != Access::write) walk_.unwritten(t, use);
+      if (use.access == Access::read) continue;
       const bool gradients = kind == ContentKind::gradients && passes.backward_weight;
       const bool may =
           gradients || kind == ContentKind::workspace || kind == ContentKind::tokens || writes_activations(passes, kind);
