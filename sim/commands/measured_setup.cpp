@@ -1,10 +1,9 @@
 // Implements what was measured from its flags.
 #include "measured_setup.hpp"
 
-#include <algorithm>
-
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/workload.hpp"
 
 namespace tawpipe::sim {
@@ -24,11 +23,10 @@ MeasuredWork work_of(const MeasuredSetup& setup) {
   const Transformer model = model_of(setup);
   if (setup.sequence < 1) throw InputError("--sequence is missing; give the tokens of one sequence in the measured run");
   const Batch batch{.sequence = setup.sequence, .microbatch_size = setup.microbatch, .global_batch = setup.microbatch};
-  const std::int64_t number = size_bytes(model.dtype);
   Workload workload{model, batch, parse_recompute(setup.recompute)};
-  // Adam's two moments, and a master copy of weights of 16 bits.
-  workload.parameter_bytes(
-      {.weight = number, .gradient = number, .optimizer = (number < 4 ? 4 : 0) + 2 * std::max<std::int64_t>(number, 4)});
+  ParameterBytes bytes = trained_bytes(model.dtype);
+  bytes.gradient = bytes.weight;  // as ranks exchange it
+  workload.parameter_bytes(bytes);
   return MeasuredWork::of(workload);
 }
 
