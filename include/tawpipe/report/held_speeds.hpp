@@ -1,5 +1,4 @@
-// Speeds of computation while SMs are held, as measured by bench_gpu_beside: read from its output,
-// or from a result file of tests/gpu/run.py that contains it.
+// Speeds of computation while SMs are held, as measured by bench_gpu_beside: read from its output.
 // Not: their use (cost/held_sms.hpp).
 #pragma once
 
@@ -42,8 +41,7 @@ inline std::string list_of_lines(std::string_view text) {
 /// that priority.
 inline HeldSpeeds parse_held_speeds(std::string_view text, std::string_view source, std::string_view priority) {
   const JsonDocument document{detail::list_of_lines(text), source};
-  JsonValue lines = document.root();
-  if (lines.is_object()) lines = lines.at("steps").at("beside").at("result");
+  const JsonValue lines = document.root();
   HeldSpeeds found;
   for (const JsonValue line : lines) {
     if (const auto sms = line.find("multiprocessors")) found.sms = sms->whole<int>(1, max_device_sms);
