@@ -2,12 +2,15 @@
 // itself, with its share of the matrix peak or of the copy's speed.
 // Not: the layer as a whole (layer.cpp).
 #include <cstdio>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "bench.hpp"
 #include "tawpipe/layers/cuda/adamw_bodies.hpp"
 #include "tawpipe/layers/cuda/cuda_math.hpp"
 #include "tawpipe/layers/cuda/decoder_bodies.hpp"
+#include "tawpipe/layers/cuda/embedding_bodies.hpp"
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/cuda/norm_bodies.hpp"
 
@@ -62,8 +65,8 @@ class Parts {
     body("loss backward", 2 * rows * vocab_ * size,
          bodies::CrossEntropyBackward<T>{a_, floats(rows), ids_, rows, vocab_, 1.0F, nullptr});
     body("embedding", 2 * row * size, bodies::LookUp<T>{ids_, b_, a_, tokens_, hidden_});
-    body("embedding backward", row * (size + 8),
-         bodies::LookUpBackward<T, float>{ids_, a_, floats(vocab_ * hidden_), tokens_, hidden_});
+    embedding_backward("embedding backward", ids_);
+    embedding_backward("embedding backward, half padding", ids(tokens_ / 2));
     const std::int64_t count = room_ / 4;
     float* const states = floats(4 * count);
     auto* const factors = reinterpret_cast<bodies::AdamWFactors*>(zeros(sizeof(bodies::AdamWFactors)));
@@ -86,9 +89,18 @@ class Parts {
                 flops / took / peaks_.flops);
     std::fflush(stdout);
   }
+  void embedding_backward(const char* name, const std::int32_t* ids) {
+    const bodies::LookUpBackward<T, float> sum{
+        ids, a_, floats(vocab_ * hidden_), math_.token_places(), math_.norm_partial(), tokens_, hidden_};
+    by_bytes(name, tokens_ * hidden_ * (size + 8), [&] { sum.each([&](const auto& body) { math_.run(body); }); });
+  }
   template <class Body>
   void body(const char* name, std::int64_t bytes, const Body& body) {
-    const double took = seconds([&] { math_.run(body); });
+    by_bytes(name, bytes, [&] { math_.run(body); });
+  }
+  template <class Call>
+  void by_bytes(const char* name, std::int64_t bytes, const Call& call) {
+    const double took = seconds(call);
     std::printf("{\"part\": \"%s\", \"seconds\": %.4e, \"share_of_copy_speed\": %.4f}\n", name, took,
                 static_cast<double>(bytes) / took / peaks_.bytes);
     std::fflush(stdout);
@@ -127,11 +139,18 @@ class Parts {
     count_ = std::max(count_, count);
     return floats_;
   }
-  /// [tokens] all over the vocabulary.
-  std::int32_t* ids() {
+  /// [tokens] as text has them, the last `padding` of them the same: the id of rank r in proportion to
+  /// 1 / (r + 2.7). Source: Mandelbrot 1953, An informational theory of the statistical structure of
+  /// language; the constant is that of English in Piantadosi 2014, doi:10.3758/s13423-014-0585-6.
+  std::int32_t* ids(std::int64_t padding = 0) {
+    std::vector<double> weights;
+    for (std::int64_t rank = 1; rank <= vocab_; ++rank) weights.push_back(1 / (static_cast<double>(rank) + 2.7));
+    std::discrete_distribution<std::int64_t> rank{weights.begin(), weights.end()};
+    std::mt19937 random{1};
     std::vector<std::int32_t> values(static_cast<std::size_t>(tokens_));
-    std::vector<std::int32_t> targets = values;
-    gpu::Tokens{static_cast<int>(vocab_)}.fetch(0, 0, values, targets);
+    for (std::int64_t t = 0; t < tokens_ - padding; ++t) {  // neighbours in rank are not in the table
+      values[static_cast<std::size_t>(t)] = static_cast<std::int32_t>((rank(random) + 1) * 7919 % vocab_);
+    }
     std::byte* const at = device_.allocate(values.size() * sizeof(std::int32_t));
     cuda::check(cudaMemcpy(at, values.data(), values.size() * sizeof(std::int32_t), cudaMemcpyHostToDevice), "cudaMemcpy");
     return reinterpret_cast<std::int32_t*>(at);

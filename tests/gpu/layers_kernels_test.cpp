@@ -4,6 +4,7 @@
 #include "layers_support.hpp"
 #include "tawpipe/layers/cuda/adamw_bodies.hpp"
 #include "tawpipe/layers/cuda/decoder_bodies.hpp"
+#include "tawpipe/layers/cuda/embedding_bodies.hpp"
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/cuda/norm_bodies.hpp"
 #include "tawpipe/layers/cuda/plain_attention.hpp"
@@ -41,6 +42,18 @@ void check_norms(std::int64_t rows, std::int64_t hidden) {
       numbers<float>(hidden, 7), gain);
 }
 
+template <class T, class G>
+void check_look_up_backward(const std::vector<std::int32_t>& ids, std::int64_t hidden) {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  check_body(
+      "LookUpBackward",
+      [=](const std::int32_t* id, const T* x, G* table, std::int32_t* places, float* runs) {
+        return cuda::LookUpBackward<T, G>{id, x, table, reinterpret_cast<cuda::TokenPlace*>(places), runs, tokens, hidden};
+      },
+      ids, numbers<T>(tokens * hidden, 1), numbers<G>(17 * hidden, 2), std::vector<std::int32_t>(ids.size() * 4),
+      std::vector<float>(static_cast<std::size_t>(tokens * hidden)));
+}
+
 template <class T>
 void check_decoder(std::int64_t tokens, std::int64_t hidden) {
   const std::int64_t count = tokens * hidden;
@@ -70,18 +83,10 @@ void check_decoder(std::int64_t tokens, std::int64_t hidden) {
         return cuda::LookUp<T>{id, table, x, tokens, hidden};
       },
       ids, numbers<T>(17 * hidden, 1), numbers<T>(count, 2));
-  check_body(
-      "LookUpBackward",
-      [=](std::int32_t* id, T* x, T* table) {
-        return cuda::LookUpBackward<T, T>{id, x, table, tokens, hidden};
-      },
-      ids, numbers<T>(count, 1), numbers<T>(17 * hidden, 2));
-  check_body(
-      "LookUpBackward into float",
-      [=](std::int32_t* id, T* x, float* table) {
-        return cuda::LookUpBackward<T, float>{id, x, table, tokens, hidden};
-      },
-      ids, numbers<T>(count, 1), numbers<float>(17 * hidden, 2));
+  check_look_up_backward<T, T>(ids, hidden);
+  check_look_up_backward<T, float>(ids, hidden);
+  std::fill(ids.begin(), ids.begin() + tokens / 2, 5);  // padding, in runs where it is long enough
+  check_look_up_backward<T, float>(ids, hidden);
 }
 
 template <class T>

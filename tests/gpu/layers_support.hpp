@@ -96,13 +96,24 @@ inline constexpr double tolerance = std::is_same_v<T, float>               ? 0x1
                                     : std::is_same_v<T, tawpipe::Bfloat16> ? 0x1p-7
                                                                            : 1e-6;
 
+/// Calls run(body), or does so for each body of several in a row.
+template <class Body, class Run>
+void each_body(const Body& body, const Run& run) {
+  if constexpr (requires { body.each(run); }) {
+    body.each(run);
+  } else {
+    run(body);
+  }
+}
+
 /// Runs make(pointers...) on the host and on the GPU and compares all arrays afterwards.
 template <class Make, class... V>
 void check_body(const char* name, const Make& make, const std::vector<V>&... given) {
   std::tuple<std::vector<V>...> on_host{given...};
-  std::apply([&](auto&... v) { cuda::run_on_host(make(v.data()...)); }, on_host);
+  std::apply([&](auto&... v) { each_body(make(v.data()...), [](const auto& body) { cuda::run_on_host(body); }); }, on_host);
   const std::tuple<Array<V>...> on_device{Array<V>{given}...};
-  std::apply([&](const auto&... v) { cuda::launch(make(v.data()...), nullptr); }, on_device);
+  std::apply([&](const auto&... v) { each_body(make(v.data()...), [](const auto& body) { cuda::launch(body, nullptr); }); },
+             on_device);
   wait();
   const auto compare = [&](const auto& ours, const auto& wanted) {
     using T = typename std::remove_cvref_t<decltype(wanted)>::value_type;

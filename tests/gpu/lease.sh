@@ -159,7 +159,7 @@ else
   step racecheck 90 tool compute-sanitizer --tool racecheck --error-exitcode 1 "$at/gpu_layers_kernels" &
   wait
   step ncu 60 tool ncu --clock-control none --set basic --section MemoryWorkloadAnalysis --launch-skip 3 --launch-count 2 \
-    --kernel-name "regex:${LEASE_KERNEL:-LookUpBackward}" "$at/bench_gpu_kernels" "$divide"
+    --kernel-name "regex:${LEASE_KERNEL:-SumRuns}" "$at/bench_gpu_kernels" "$divide"
   step command 90 - python3 "$root/tests/gpu/command.py" "$tawpipe" "$ranks" "$root/tests/data/llama_golden/A"
 fi
 echo "call $call took $SECONDS s; $(wc -l <"$work/failed") steps failed: $(tr '\n' ' ' <"$work/failed")"

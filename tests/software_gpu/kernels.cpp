@@ -22,6 +22,7 @@
 #include "tawpipe/layers/cuda/adamw_bodies.hpp"
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/decoder_bodies.hpp"
+#include "tawpipe/layers/cuda/embedding_bodies.hpp"
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/cuda/norm_bodies.hpp"
 #include "tawpipe/layers/cuda/plain_attention.hpp"
@@ -75,8 +76,8 @@ Work find_body_of(const std::string& name, const Launch& launch) {
   return find_body<bodies::RmsNorm<T>, bodies::RmsNormBackward<T>, bodies::Rotate<T>, bodies::Swiglu<T>,
                    bodies::SwigluBackward<T>, bodies::CopyNumbers<T>, bodies::LookUp<T>, bodies::LogSumExp<T>,
                    bodies::CrossEntropyBackward<T>, bodies::PlainAttention<T>, bodies::PlainAttentionQueries<T>,
-                   bodies::PlainAttentionKeys<T>, bodies::AddTo<T>, bodies::LookUpBackward<T, T>, bodies::AdamWBody<T, T>>(
-      name, launch);
+                   bodies::PlainAttentionKeys<T>, bodies::AddTo<T>, bodies::SumRuns<T, T>, bodies::AddRuns<T>,
+                   bodies::AdamWBody<T, T>>(name, launch);
 }
 
 // ---- kernels of execute/cuda --------------------------------------------------------------------------------------------
@@ -173,9 +174,9 @@ Work kernel_work(const std::string& name, const Launch& launch) {
   try_next([&] { return find_body_of<Bfloat16>(name, launch); });
   try_next([&] { return find_body_of<Half>(name, launch); });
   try_next([&] {
-    return find_body<bodies::LookUpBackward<Bfloat16, float>, bodies::AdamWBody<Bfloat16, float>,
-                     bodies::LookUpBackward<Half, float>, bodies::AdamWBody<Half, float>, bodies::SumRows, bodies::MeanLoss,
-                     bodies::PrepareAdamW>(name, launch);
+    return find_body<bodies::SumRuns<Bfloat16, float>, bodies::AdamWBody<Bfloat16, float>, bodies::SumRuns<Half, float>,
+                     bodies::AdamWBody<Half, float>, bodies::SortTokens, bodies::SumRows, bodies::MeanLoss, bodies::PrepareAdamW>(
+        name, launch);
   });
   try_next([&] { return find_sum_of<float>(name, launch, "float"); });
   try_next([&] { return find_sum_of<double>(name, launch, "double"); });

@@ -26,6 +26,7 @@ class HostMath {
       : layout_{batch.sequence, batch.microbatch_size, model.heads, model.kv_heads, model.head_size()},
         table_{tawpipe::layers::cuda::rotary_table(batch.sequence, model.head_size(), rope_theta)},
         partial_(static_cast<std::size_t>(tawpipe::layers::cuda::RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden)),
+        places_(static_cast<std::size_t>(batch.tokens())),
         products_(static_cast<std::size_t>(batch.tokens() * model.heads)) {}
 
   template <class Body>
@@ -71,6 +72,7 @@ class HostMath {
   }
   const float* rotary_table() const { return table_.data(); }
   float* norm_partial() { return partial_.data(); }
+  tawpipe::layers::cuda::TokenPlace* token_places() { return places_.data(); }
 
  private:
   using Operand = tawpipe::layers::host::Operand;
@@ -100,6 +102,7 @@ class HostMath {
   tawpipe::layers::cuda::HeadLayout layout_;
   std::vector<float> table_;
   std::vector<float> partial_;
+  std::vector<tawpipe::layers::cuda::TokenPlace> places_;
   std::vector<float> products_;
   std::int64_t forward_room_ = 0;
   std::int64_t backward_room_ = 0;

@@ -46,7 +46,8 @@ class CudaMath {
       : layout_{batch.sequence, batch.microbatch_size, model.heads, model.kv_heads, model.head_size()},
         products_{choices},
         table_{batch.sequence * model.head_size() * std::int64_t{sizeof(float)}},
-        partial_{RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden * std::int64_t{sizeof(float)}} {
+        partial_{RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden * std::int64_t{sizeof(float)}},
+        places_{batch.tokens() * std::int64_t{sizeof(TokenPlace)}} {
     const std::vector<float> table = cuda::rotary_table(batch.sequence, model.head_size(), constants.rope_theta);
     table_.fill(table.data(), table_.bytes());
     // cuDNN requires every tensor to be aligned to 16 bytes: all widths and the rows of a
@@ -71,7 +72,7 @@ class CudaMath {
   bool has_fused_attention() const { return fused_.has_value(); }
   /// The device memory that it owns.
   std::int64_t own_bytes() const {
-    return MatrixProducts::workspace_bytes + table_.bytes() + partial_.bytes() + attention_.bytes();
+    return MatrixProducts::workspace_bytes + table_.bytes() + partial_.bytes() + places_.bytes() + attention_.bytes();
   }
 
   template <class Body>
@@ -127,6 +128,7 @@ class CudaMath {
   }
   const float* rotary_table() const { return table_.template as<const float>(); }
   float* norm_partial() { return partial_.template as<float>(); }
+  TokenPlace* token_places() { return places_.template as<TokenPlace>(); }
 
  private:
   static constexpr std::int64_t slack = 256;  ///< lost if an area is not aligned to it
@@ -180,6 +182,7 @@ class CudaMath {
   std::optional<FusedAttention> fused_;
   DeviceMemory table_;
   DeviceMemory partial_;
+  DeviceMemory places_;
   DeviceMemory attention_;
   bool forward_in_room_ = false;
   bool backward_in_room_ = false;

@@ -13,6 +13,7 @@
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/cuda/decoder_layer.hpp"
+#include "tawpipe/layers/cuda/embedding_bodies.hpp"
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/layers/stage_memory.hpp"
@@ -147,8 +148,14 @@ class Decoder {
       if (part != Part::input) layer_.backward_weight(math_, memory_.template matrices<G>(args.gradients.layers, i), tensors);
     };
     const auto look_up = [&](const T* arrived) {
-      math_.run(
-          LookUpBackward<T, G>{args.tokens.data(), arrived, gradients_of(args.gradients.first_edge), tokens_, width_.hidden});
+      LookUpBackward<T, G>{args.tokens.data(),
+                           arrived,
+                           gradients_of(args.gradients.first_edge),
+                           math_.token_places(),
+                           math_.norm_partial(),
+                           tokens_,
+                           width_.hidden}
+          .each([&](const auto& body) { math_.run(body); });
     };
     memory_.run_backward(
         args, part, [&](const void* from, T* to) { copy(from, to); },

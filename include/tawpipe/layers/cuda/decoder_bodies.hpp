@@ -1,6 +1,6 @@
-// A decoder's GPU kernels other than products, norms and attention: rotation, SwiGLU, and the
-// embedding's lookup.
-// Not: norms (norm_bodies.hpp), the loss (loss_bodies.hpp), launches (launch.cuh).
+// A decoder's GPU kernels other than products, norms and attention: rotation, SwiGLU, copies.
+// Not: the embedding (embedding_bodies.hpp), norms (norm_bodies.hpp), the loss (loss_bodies.hpp),
+// launches (launch.cuh).
 #pragma once
 
 #include <cmath>
@@ -143,97 +143,6 @@ struct CopyNumbers {
       constexpr int W = decltype(width)::value;
       store<W>(to + j, load<W>(from + j));
     });
-  }
-};
-
-/// x [tokens, hidden] = the tokens' rows of table [vocab, hidden]. One block a token.
-template <class T>
-struct LookUp {
-  const std::int32_t* ids;
-  const T* table;
-  T* x;
-  std::int64_t tokens;
-  std::int64_t hidden;
-  bool packs = in_packs(hidden, table, x);
-
-  Grid grid() const { return {.blocks = tokens, .threads = threads_for(hidden / (packs ? pack_size<T> : 1))}; }
-  template <class Block>
-  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    packs ? run<pack_size<T>>(block) : run<1>(block);
-  }
-
- private:
-  template <int W, class Block>
-  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
-    const T* const from = table + ids[block.index()] * hidden;
-    T* const to = x + block.index() * hidden;
-    each_in_row<W>(block, hidden, [&](std::int64_t j) { store<W>(to + j, load<W>(from + j)); });
-  }
-};
-
-/// Adds the rows of `gradient` [tokens, hidden] to their ids' rows of `table` [vocab, hidden]. The
-/// block of an id's first token sums all its rows in float, in the order of the tokens, and adds
-/// once: the same bits in every run, without atomics. Each block looks through the ids: tokens^2
-/// comparisons at most, from the cache.
-template <class T, class G>
-struct LookUpBackward {
-  const std::int32_t* ids;
-  const T* gradient;
-  G* table;
-  std::int64_t tokens;
-  std::int64_t hidden;
-  bool packs = in_packs(hidden, gradient, table);
-
-  static constexpr int block_threads = 256;
-  static constexpr int ahead = 8;  ///< ids that a thread checks between two votes
-
-  /// columns of a block
-  std::int64_t columns() const { return block_threads * (packs ? pack_size<T> : 1); }
-  Grid grid() const {
-    return {.blocks = tokens, .threads = block_threads, .rows = static_cast<int>((hidden + columns() - 1) / columns())};
-  }
-  template <class Block>
-  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    packs ? run<pack_size<T>>(block) : run<1>(block);
-  }
-
- private:
-  /// Whether one of `count` ids from `begin` on is `id`, for all threads.
-  template <class Block>
-  TAWPIPE_HOST_DEVICE bool any(const Block& block, std::int64_t begin, std::int64_t end, std::int32_t id) const {
-    float found = 0;
-    for (std::int64_t t = begin + block.thread(); t < end; t += block.threads()) found = ids[t] == id ? 1.0F : found;
-    return block.largest(found) > 0;
-  }
-  template <int W, class Block>
-  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
-    const std::int64_t mine = block.index();
-    const std::int32_t id = ids[mine];
-    const std::int64_t step = std::int64_t{block.threads()} * ahead;
-    for (std::int64_t end = mine; end > 0; end -= step) {
-      if (any(block, end > step ? end - step : 0, end, id)) return;
-    }
-    // Columns of this row of blocks, from `first` on. On a GPU a thread has one pack of them.
-    const std::int64_t first = block.row() * std::int64_t{block_threads} * W;
-    const std::int64_t last = first + std::int64_t{block_threads} * W < hidden ? first + std::int64_t{block_threads} * W : hidden;
-    for (std::int64_t j = first + std::int64_t{block.thread()} * W; true; j += std::int64_t{block.threads()} * W) {
-      Floats<W> sum{};
-      for (std::int64_t begin = mine; begin < tokens; begin += step) {
-        const std::int64_t end = begin + step < tokens ? begin + step : tokens;
-        if (!any(block, begin, end, id)) continue;
-        for (std::int64_t t = begin; t < end; ++t) {
-          if (ids[t] != id || j >= last) continue;
-          const Floats<W> d = load<W>(gradient + t * hidden + j);
-          for (int k = 0; k < W; ++k) sum.at[k] += d.at[k];
-        }
-      }
-      if (j < last) {
-        const Floats<W> had = load<W>(table + id * hidden + j);
-        for (int k = 0; k < W; ++k) sum.at[k] += had.at[k];
-        store<W>(table + id * hidden + j, sum);
-      }
-      if (j - std::int64_t{block.thread()} * W + std::int64_t{block.threads()} * W >= last) return;
-    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "tawpipe/layers/cuda/decoder_bodies.hpp"
+#include "tawpipe/layers/cuda/embedding_bodies.hpp"
 #include "tawpipe/layers/cuda/norm_bodies.hpp"
 #include "tawpipe/layers/cuda/number.hpp"
 #include "tawpipe/layers/cuda/plain_attention.hpp"
@@ -54,6 +55,8 @@ concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gra
   { math.rotary_table() } -> std::same_as<const float*>;
   /// [RmsNormBackward::blocks(tokens), hidden], owned by the layer
   { math.norm_partial() } -> std::same_as<float*>;
+  /// [tokens], owned by the layer
+  { math.token_places() } -> std::same_as<TokenPlace*>;
 };
 
 /// The part of a layer that is 4 bytes wide for any T: softmax's sums of the attention core,

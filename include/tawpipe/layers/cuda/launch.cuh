@@ -7,6 +7,7 @@
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/check.hpp"
 #include "tawpipe/layers/cuda/decoder_bodies.hpp"
+#include "tawpipe/layers/cuda/embedding_bodies.hpp"
 #include "tawpipe/layers/cuda/launch.hpp"
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/cuda/norm_bodies.hpp"
@@ -93,10 +94,11 @@ void launch(const Body& body, cudaStream_t stream) {
   template void launch(const PlainAttentionQueries<T>&, cudaStream_t); \
   template void launch(const PlainAttentionKeys<T>&, cudaStream_t);    \
   template void launch(const AddTo<T>&, cudaStream_t);                 \
-  template void launch(const LookUpBackward<T, T>&, cudaStream_t);     \
+  template void launch(const SumRuns<T, T>&, cudaStream_t);            \
+  template void launch(const AddRuns<T>&, cudaStream_t);               \
   template void launch(const AdamWBody<T, T>&, cudaStream_t);
-#define TAWPIPE_LAUNCHES_WITH_FLOAT_GRADIENTS(T)                       \
-  template void launch(const LookUpBackward<T, float>&, cudaStream_t); \
+#define TAWPIPE_LAUNCHES_WITH_FLOAT_GRADIENTS(T)                \
+  template void launch(const SumRuns<T, float>&, cudaStream_t); \
   template void launch(const AdamWBody<T, float>&, cudaStream_t);
 
 TAWPIPE_LAUNCHES_OF(float)
@@ -104,6 +106,7 @@ TAWPIPE_LAUNCHES_OF(Bfloat16)
 TAWPIPE_LAUNCHES_OF(Half)
 TAWPIPE_LAUNCHES_WITH_FLOAT_GRADIENTS(Bfloat16)
 TAWPIPE_LAUNCHES_WITH_FLOAT_GRADIENTS(Half)
+template void launch(const SortTokens&, cudaStream_t);
 template void launch(const SumRows&, cudaStream_t);
 template void launch(const MeanLoss&, cudaStream_t);
 template void launch(const PrepareAdamW&, cudaStream_t);

@@ -1,6 +1,6 @@
 // The bodies of the GPU's kernels, on a host with one thread and with three: against layers/host,
 // and in 16 bits against the same in float, rounded.
-// Not: their place in a decoder (decoder_test.cpp), the
+// Not: their place in a decoder (decoder_test.cpp), the embedding's (embedding_bodies_test.cpp), the
 // optimizer's (adamw_bodies_test.cpp), nor a GPU (tests/gpu/).
 #include <doctest/doctest.h>
 
@@ -243,33 +243,4 @@ TEST_CASE("a wide norm keeps its sums outside the memory in common") {
   const cuda::RmsNormBackward<float> one_row{nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 1, hidden, 1e-5F};
   CHECK(one_row.grid().shared == 0);
   check_norms<float>(hidden);
-}
-
-TEST_CASE("the lookup's gradient adds each id once, in the order of the tokens") {
-  const std::vector<std::int32_t> ids{3, 1, 3, 0, 3, 1, 4};
-  for (const std::int64_t hidden : {16, 6}) {
-    CAPTURE(hidden);
-    const auto table = numbers<Bfloat16>(5 * hidden, 1);
-    std::vector<Bfloat16> x(ids.size() * static_cast<std::size_t>(hidden));
-    support::run_with_threads(cuda::LookUp<Bfloat16>{ids.data(), table.data(), x.data(), std::ssize(ids), hidden}, 3);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const std::size_t width = static_cast<std::size_t>(hidden);
-      CHECK(x[i].bits == table[static_cast<std::size_t>(ids[i / width]) * width + i % width].bits);
-    }
-    std::vector<float> wanted(table.size(), 0.25F);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const std::size_t width = static_cast<std::size_t>(hidden);
-      wanted[static_cast<std::size_t>(ids[i / width]) * width + i % width] += widen(x[i]);
-    }
-    check_near(both_ways(std::vector<float>(table.size(), 0.25F),
-                         [&](float* to) {
-                           return cuda::LookUpBackward<Bfloat16, float>{ids.data(), x.data(), to, std::ssize(ids), hidden};
-                         }),
-               wanted);
-    check_near(both_ways(std::vector<Bfloat16>(table.size(), Bfloat16{0.25F}),
-                         [&](Bfloat16* to) {
-                           return cuda::LookUpBackward<Bfloat16, Bfloat16>{ids.data(), x.data(), to, std::ssize(ids), hidden};
-                         }),
-               wanted);
-  }
 }
