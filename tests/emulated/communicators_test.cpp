@@ -218,6 +218,23 @@ TEST_CASE("a broken rule is found") {
     CHECK(first_of(log.broken_rules()).find("writes what") != std::string::npos);
   }
   {
+    NcclLog log = logged("tawpipe");  // a broadcast without a source where it is not the root
+    for (auto& calls : log.entries()) {
+      for (auto& entry : calls) {
+        CommunicatorCall& call = entry.calls[0];
+        if (call.kind == CommunicatorCall::Kind::broadcast && call.peer != entry.member) call.from = nullptr;
+      }
+    }
+    CHECK(first_of(log.broken_rules()).find("lacks a source") != std::string::npos);
+  }
+  {
+    NcclLog log = logged("1f1b");  // an all-reduce in place on some members only
+    for (auto& entry : log.entries()[1]) {
+      if (entry.calls[0].kind == CommunicatorCall::Kind::all_reduce) ++entry.calls[0].to;
+    }
+    CHECK(first_of(log.broken_rules()).find("call different collectives") != std::string::npos);
+  }
+  {
     NcclLog log = logged("zb-h1");  // two lanes on one communicator
     for (auto& entry : log.entries()[0])
       entry.communicator = is_pair(entry) ? log.entries()[0][1].communicator : entry.communicator;

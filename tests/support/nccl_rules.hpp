@@ -70,18 +70,23 @@ class NcclLog {
     static const char* const names[] = {"send", "receive", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
     return tawpipe::concat(names[static_cast<int>(call.kind)], "(", call.count, " ", name(call.type), ", ", call.peer, ")");
   }
+  /// All-reduces in place are calls of their own: NCCL does not use their registered memory.
   static bool same(const CommunicatorCall& a, const CommunicatorCall& b) {
-    return a.kind == b.kind && a.count == b.count && a.type == b.type && a.peer == b.peer && a.reduction == b.reduction;
+    const bool in_place = a.kind != Kind::all_reduce || (a.from == a.to) == (b.from == b.to);
+    return a.kind == b.kind && a.count == b.count && a.type == b.type && a.peer == b.peer && a.reduction == b.reduction &&
+           in_place;
   }
   std::size_t size(int communicator) const { return members_[static_cast<std::size_t>(communicator)].size(); }
 
-  /// What is in a group starts in any order: no collective together with a pair, nothing written
-  /// that another call reads or writes.
+  /// Collectives have both addresses on all members. What is in a group starts in any order: no
+  /// collective together with a pair, nothing written that another call reads or writes.
   void check_group(int rank, const Entry& entry, std::vector<std::string>& found) const {
     const auto complain = [&](const std::string& what) {
       found.push_back(tawpipe::concat("rank ", rank, ", a group on communicator ", entry.communicator, ": ", what));
     };
     for (const CommunicatorCall& a : entry.calls) {
+      // Or NCCL 2.24 to 2.28 uses registered memory on other members only, and hangs.
+      if (!a.is_pair() && (a.from == nullptr || a.to == nullptr)) complain(describe(a) + " lacks a source or a destination");
       for (const CommunicatorCall& b : entry.calls) {
         if (&a == &b) continue;
         if (a.is_pair() != b.is_pair()) complain("a collective beside a send or receive");
@@ -101,10 +106,12 @@ class NcclLog {
   }
   Range read(const CommunicatorCall& call, const Entry& entry) const {
     const bool all = call.kind == Kind::reduce_scatter;
+    if (call.kind == Kind::broadcast && call.peer != entry.member) return {};
     return range(call.from, all ? call.count * static_cast<std::int64_t>(size(entry.communicator)) : call.count, call.type);
   }
   Range written(const CommunicatorCall& call, const Entry& entry) const {
     const bool all = call.kind == Kind::all_gather;
+    if (call.kind == Kind::reduce && call.peer != entry.member) return {};
     return range(call.to, all ? call.count * static_cast<std::int64_t>(size(entry.communicator)) : call.count, call.type);
   }
 

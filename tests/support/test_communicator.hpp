@@ -95,10 +95,10 @@ class TestCommunicator {
     call({CommunicatorCall::Kind::receive, nullptr, to, count, type, peer}, stream);
   }
   void broadcast(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, int root, Stream stream) {
-    call({CommunicatorCall::Kind::broadcast, root == member_ ? from : nullptr, to, count, type, root}, stream);
+    call({CommunicatorCall::Kind::broadcast, from, to, count, type, root}, stream);
   }
   void reduce(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, int root, Stream stream) {
-    call({CommunicatorCall::Kind::reduce, from, root == member_ ? to : nullptr, count, type, root}, stream);
+    call({CommunicatorCall::Kind::reduce, from, to, count, type, root}, stream);
   }
   void all_gather(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, Stream stream) {
     call({CommunicatorCall::Kind::all_gather, from, to, count, type}, stream);

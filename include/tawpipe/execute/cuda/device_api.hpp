@@ -133,9 +133,9 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.group_end() } -> std::same_as<void>;
   { comm.send(from, count, type, member, stream) } -> std::same_as<void>;
   { comm.receive(to, count, type, member, stream) } -> std::same_as<void>;
-  /// `from` is read at the root only
+  /// `from` is read at the root only; all others pass `to` for it
   { comm.broadcast(from, to, count, type, member, stream) } -> std::same_as<void>;
-  /// `to` is written at the root only
+  /// `to` is written at the root only; all others pass `from` for it
   { comm.reduce(from, to, count, type, member, stream) } -> std::same_as<void>;
   /// count: of each member's part
   { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;
@@ -146,7 +146,7 @@ concept CommunicatorApi = std::movable<C> &&
   /// intermediate copies; freed with its last owner. Null if there is no such memory: then any
   /// device memory is used.
   { C::enrolls } -> std::convertible_to<bool>;  ///< whether such memory exists at all
-  { C::allocate(std::size_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
+  { comm.allocate(std::size_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
   /// From now on messages of this communicator use only such memory, on all members. It stays until
   /// the communicator is gone.
   { comm.enroll(to, std::size_t{}) } -> std::same_as<void>;

@@ -46,6 +46,9 @@ struct NcclOptions {
   /// what a GPU with NVLink needs.
   int max_ctas = 0;
   double seconds = 600;  ///< a communicator not ready for the next call after this time has failed
+  /// Whether messages use memory that is registered with NCCL; none: with NCCL 2.29 and later.
+  /// Before 2.23 none is registered.
+  std::optional<bool> register_memory{};
   /// For ranks that are threads: true once one of them has failed (RankThreads::failed). Null: no
   /// other ranks in this process.
   const std::atomic<bool>* stop = nullptr;
@@ -173,13 +176,11 @@ class NcclCommunicator {
   }
 
   static constexpr bool enrolls = true;  ///< registering memory of `allocate` is useful
-  /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives used it, and only
-  /// with the same layout on all ranks.
-  static std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+  /// By ncclMemAlloc, if it is to be registered.
+  std::shared_ptr<std::byte> allocate([[maybe_unused]] std::size_t bytes) const {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-    int version = 0;
     void* at = nullptr;
-    if (bytes == 0 || ncclGetVersion(&version) != ncclSuccess || version < NCCL_VERSION(2, 23, 0)) return nullptr;
+    if (bytes == 0 || !registers()) return nullptr;
     if (ncclMemAlloc(&at, bytes) == ncclSuccess)
       return {static_cast<std::byte*>(at), [](std::byte* memory) { ncclMemFree(memory); }};
     cudaGetLastError();
@@ -237,6 +238,14 @@ class NcclCommunicator {
     if (traffic == Traffic::pairs) config.nvlsCTAs = 1;  // the minimum: NVLink SHARP, and its memory, is for collectives
 #endif
     return config;
+  }
+  /// Before 2.23 only some collectives use registered memory, and only with the same layout on all
+  /// ranks; before 2.29 a ring hangs as soon as one rank does not have both its source and its
+  /// destination registered (src/register/coll_reg.cc).
+  bool registers() const {
+    int version = 0;
+    if (ncclGetVersion(&version) != ncclSuccess || version < NCCL_VERSION(2, 23, 0)) return false;
+    return options_.register_memory.value_or(version >= NCCL_VERSION(2, 29, 0));
   }
   /// Calls of one rank's communicators are made one at a time.
   template <class Call>

@@ -50,7 +50,7 @@ class RankCommunicators {
   /// Allocates the memory for all messages, once, before `split`: of the communicators' own kind if
   /// they have one.
   std::byte* allocate(Device& device, std::size_t bytes) {
-    direct_ = Communicator::allocate(bytes);
+    direct_ = world_.allocate(bytes);
     bytes_ = bytes;
     return direct_ ? direct_.get() : device.allocate(bytes);
   }
@@ -104,16 +104,20 @@ class RankCommunicators {
         by.receive(step.to, step.count, step.type, step.peer, step.stream);
         return by.group_end();
       case Pattern::chain_from_root:
-        return by.broadcast(step.from, step.to, step.count, step.type, step.peer, step.stream);
+        return broadcast(step, by, step.from, step.to, step.count, step.peer);
       case Pattern::chain_to_root:
-        return by.reduce(step.from, step.to, step.count, step.type, step.peer, step.stream);
+        return reduce(step, by, step.from, step.to, step.count, step.peer);
       case Pattern::ring_gather:
       case Pattern::ring_scatter:
         return by_member(step, parts, by);
       case Pattern::all_pairs:
         return blocks(step, parts, by);
       case Pattern::ring_sum:
-        return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
+        // On all members in place: NCCL does not use the registered memory of those that are.
+        if (step.from != step.to) {
+          device.copy(step.to, step.from, static_cast<std::size_t>(step.count * size_bytes(step.type)), step.stream);
+        }
+        return by.all_reduce(step.to, step.to, step.count, step.type, Reduction::sum, step.stream);
     }
   }
 
@@ -158,6 +162,17 @@ class RankCommunicators {
   }
 
  private:
+  // Members other than the root work in place, as PyTorch's: NCCL 2.24 to 2.28 (over several nodes
+  // later, too) uses a ring's registered memory on those members only whose source and destination
+  // are both registered (src/register/coll_reg.cc), and then waits for the others for ever; a tuner
+  // chooses the algorithm by both (src/enqueue.cc).
+  static void broadcast(const Step& step, Communicator& by, const std::byte* from, std::byte* to, std::int64_t count, int root) {
+    by.broadcast(by.rank() == root ? from : to, to, count, step.type, root, step.stream);
+  }
+  static void reduce(const Step& step, Communicator& by, const std::byte* from, std::byte* to, std::int64_t count, int root) {
+    by.reduce(from, by.rank() == root ? to : const_cast<std::byte*>(from), count, step.type, root, step.stream);
+  }
+
   /// An all_gather or reduce_scatter; if parts are uneven, as a broadcast or reduce of each.
   void by_member(const Step& step, std::span<const Part> parts, Communicator& by) {
     const bool gather = gathers(step.op);
@@ -169,9 +184,9 @@ class RankCommunicators {
     for (const Part& part : parts) {
       const std::int64_t begin = part.begin * size_bytes(step.type);
       if (gather) {
-        by.broadcast(step.from, step.to + begin, part.count, step.type, part.root, step.stream);
+        broadcast(step, by, step.from, step.to + begin, part.count, part.root);
       } else {
-        by.reduce(step.from + begin, step.to, part.count, step.type, part.root, step.stream);
+        reduce(step, by, step.from + begin, step.to, part.count, part.root);
       }
     }
     by.group_end();
