@@ -162,12 +162,14 @@ def run_pipeline(rows, rank, place):
 
     schedules.record_function, schedules._batch_p2p = Noted, post_and_wait
     logging.disable()  # of what the runtime says when its peers are ended
-    actions = {r: [schedules._Action.from_str(cell) for cell in row] for r, row in enumerate(rows)}
-    if hasattr(schedules, "_add_wait_send"):  # PyTorch 2.15 on
+    waits = hasattr(schedules, "_add_wait_send")  # PyTorch 2.15 on
+    actions = {r: [schedules._Action.from_str(cell) for cell in row if waits or "WAIT_SEND" not in cell] for r, row in enumerate(rows)}
+    if waits:
         for r, row in actions.items():
             actions[r] = [a for action in row for a in ([action] if str(action).find("REDUCE_GRAD") < 0 else
                           [action, action._replace(computation_type=schedules._ComputationType.WAIT_REDUCE_GRAD)])]
-        actions = schedules._add_wait_send(actions)
+        if not any("WAIT_SEND" in cell for row in rows for cell in row):
+            actions = schedules._add_wait_send(actions)
     home = rank_of_stage(rows)
     microbatches = 1 + max(int(m) for row in rows for cell in row for _, _, m in parts_of(cell))
     mine = [PipelineStage(Layer(), stage, len(home), torch.device("cpu")) for stage in sorted(home) if home[stage] == rank]
