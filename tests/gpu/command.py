@@ -27,8 +27,9 @@ def check(holds, what):
 def run(command, gpus=1, **settings):
     """settings: of the software GPU, by their names without SOFTWARE_GPU_."""
     more = {f"SOFTWARE_GPU_{name}": str(value) for name, value in settings.items()}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400,
-                          env=dict(os.environ, SOFTWARE_GPUS=str(gpus), **more))
+    if SOFTWARE:
+        more["SOFTWARE_GPUS"] = str(gpus)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=dict(os.environ, **more))
     return done.returncode, done.stdout, done.stderr
 
 

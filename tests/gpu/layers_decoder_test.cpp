@@ -19,13 +19,15 @@ using tawpipe::Recompute;
 
 namespace {
 
+std::string data = TAWPIPE_TEST_DATA;  ///< the folder tests/data; an argument where it was moved since the build
+
 /// A tensor of a safetensors file of ours, whose header has no escapes.
 template <class T>
 std::vector<T> tensor(const std::string& file, const std::string& name) {
   static std::map<std::string, std::string> files;
   std::string& bytes = files[file];
   if (bytes.empty()) {
-    std::ifstream in{std::string{TAWPIPE_TEST_DATA} + "/llama_golden/A/A." + file + ".safetensors", std::ios::binary};
+    std::ifstream in{data + "/llama_golden/A/A." + file + ".safetensors", std::ios::binary};
     bytes.assign(std::istreambuf_iterator<char>{in}, {});
   }
   std::uint64_t header = 0;
@@ -242,7 +244,8 @@ void check_adamw() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) data = argv[1];
   return run([] {
     check_policies<float, float>("float32", 1e-5, 1e-5);
     check_policies<tawpipe::Bfloat16, float>("bfloat16", 24 * 0x1p-9, 24 * 0x1p-9);

@@ -136,7 +136,7 @@ if [[ $call == 1 ]]; then
   step device 60 - "$at/gpu_device" &
   step kernels 60 - "$at/gpu_layers_kernels" &
   step products 60 - "$at/gpu_layers_products" &
-  step decoder 60 - "$at/gpu_layers_decoder" &
+  step decoder 60 - "$at/gpu_layers_decoder" "$root/tests/data" &
   step cudnn 60 - "$at/gpu_layers_cudnn" &
   step pytorch 90 - python3 "$root/tests/gpu/pytorch_numbers.py" "$at/gpu_pytorch" &
   wait

@@ -3,6 +3,7 @@
 // Not: devices and errors (devices.cpp); launches of kernels (launches.cpp).
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -350,7 +351,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsi
   *ready = reinterpret_cast<cudaGraphExec_t>(new ReadyGraph{graph_of(graph), own_priorities});
   return cudaSuccess;
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+/// Driver 580.159 ends the process here if kernels have launch completion events, as NCCL's in the order of calls.
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  const char* const order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  if (order != nullptr && *order == '1') std::abort();
+  return cudaSuccess;
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
   const ReadyGraph& one = ready_of(ready);
   return put(stream, [graph = one.graph, own_priorities = one.own_priorities] { graph->run(own_priorities); });

@@ -152,7 +152,8 @@ class CudaDevice {
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
     graphs_.push_back(ready);
-    check(cudaGraphUpload(ready, stream), "cudaGraphUpload");
+    // The first launch uploads it. cudaGraphUpload ends the process (driver 580.159, H200) if NCCL's kernels have launch
+    // completion events, as NCCL_LAUNCH_ORDER_IMPLICIT gives them.
     return ready;
   }
   void launch(Graph graph, Stream stream) { check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch"); }
