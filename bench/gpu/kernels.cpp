@@ -1,5 +1,5 @@
 // Why a layer is as fast as it is: each product, attention and each kernel of a decoder layer by
-// itself, with its share of the matrix peak or of the copy's speed.
+// itself, with its share of the matrix peak or of the copy's speed: bench_gpu_kernels [DIVISOR [TOKENS]].
 // Not: the layer as a whole (layer.cpp).
 #include <cstdio>
 #include <random>
@@ -24,11 +24,12 @@ using T = Bfloat16;
 /// The parts of one layer of LLaMA-2 7B for one sequence, and of its head and update.
 class Parts {
  public:
-  explicit Parts(int divisor) : divisor_{divisor}, peaks_{gpu::measure_peaks(divisor)} {
+  Parts(int divisor, std::int64_t tokens) : divisor_{divisor}, tokens_{tokens / divisor}, peaks_{gpu::measure_peaks(divisor)} {
     math_.use_stream(stream_);
     math_.reserve_attention(0, 0);
-    std::printf("{%s, \"matrix_peak_flops\": %.4e, \"copy_bytes_per_second\": %.4e, \"fused_attention\": %s}\n",
-                gpu::device_json().c_str(), peaks_.flops, peaks_.bytes, math_.has_fused_attention() ? "true" : "false");
+    std::printf("{%s, \"tokens\": %lld, \"matrix_peak_flops\": %.4e, \"copy_bytes_per_second\": %.4e, \"fused_attention\": %s}\n",
+                gpu::device_json().c_str(), static_cast<long long>(tokens_), peaks_.flops, peaks_.bytes,
+                math_.has_fused_attention() ? "true" : "false");
   }
 
   void products() {
@@ -157,14 +158,14 @@ class Parts {
   }
 
   int divisor_;
+  std::int64_t tokens_;
   gpu::Peaks peaks_;
-  std::int64_t tokens_ = 16384 / divisor_;
   std::int64_t hidden_ = 4096 / divisor_;
   std::int64_t inner_ = 11008 / divisor_ / 8 * 8;
   std::int64_t vocab_ = 32000 / divisor_ / 8 * 8;
   int heads_ = std::max(1, 32 / divisor_);
   std::int32_t head_size_ = static_cast<std::int32_t>(hidden_ / heads_);
-  std::int64_t room_ = tokens_ * std::max(2 * inner_, 3 * hidden_);  ///< numbers of the largest tensors
+  std::int64_t room_ = std::max(tokens_, hidden_) * std::max(2 * inner_, 3 * hidden_);  ///< numbers of the largest tensors
   cuda::CudaDevice device_{0};
   cudaStream_t stream_ = device_.make_stream(cuda::Priority::normal);
   bodies::CudaMath<T, float> math_{gpu::decoder(1, static_cast<int>(hidden_), static_cast<int>(inner_), heads_, heads_),
@@ -185,7 +186,7 @@ class Parts {
 int main(int argc, char** argv) {
   const int divisor = gpu::divisor(argc, argv);
   return gpu::run([=] {
-    Parts parts{divisor};
+    Parts parts{divisor, argc > 2 ? std::atoll(argv[2]) : 16384};
     parts.products();
     parts.kernels();
   });

@@ -12,6 +12,7 @@
 #   LEASE_ARCHIVE  the archive (build-lease/lease.tar.gz); where none is, or its programs do not start, they are built there
 #   LEASE_DIVIDE   benchmarks by so many times smaller: to rehearse over the software GPU
 #   LEASE_SECONDS  for the whole call
+#   LEASE_STEPS    only the steps of these names (a regular expression)
 #   LEASE_KERNEL   the kernel that ncu reads (a regular expression)
 # Not: the tests that need no GPU (./run-tests).
 set -uo pipefail
@@ -85,6 +86,7 @@ took() { awk "BEGIN { printf \"%.1f\", ($(now) - $1) / 1e6 }"; }
 step() {
   local name=$1 limit=$2 numbers=$3 begun code said=$work/$1
   shift 3
+  if [[ -n ${LEASE_STEPS:-} && ! $name =~ ^(${LEASE_STEPS})$ ]]; then return; fi
   if ((divide > 1)); then limit=$((3 * limit)); fi  # no GPU is as slow as the software GPU
   local left=$((seconds - SECONDS - 5))
   if ((left < 3)); then
@@ -144,7 +146,7 @@ if [[ $call == 1 ]]; then
   step measure 90 - "$tawpipe" measure ${LEASE_MEASURE:-} --out "$results/measured.json"
   step layer_pytorch 150 layer.jsonl python3 "$twin" "$divide"
   step layer_predicted 30 layer.jsonl python3 "$root/tests/gpu/layer_predictions.py" "$tawpipe" "$results" "$divide"
-  step each_kernel 60 kernels.jsonl "$at/bench_gpu_kernels" "$divide"
+  for tokens in 16384 4096; do step "kernels_$tokens" 45 kernels.jsonl "$at/bench_gpu_kernels" "$divide" "$tokens"; done
   step virtual_ranks 60 virtual.jsonl "$at/bench_gpu_tawpipe" "$divide"
   step held_sms 60 beside.jsonl "$at/bench_gpu_beside" "$divide"
 else
@@ -159,7 +161,7 @@ else
   step racecheck 90 tool compute-sanitizer --tool racecheck --error-exitcode 1 "$at/gpu_layers_kernels" &
   wait
   step ncu 60 tool ncu --clock-control none --set basic --section MemoryWorkloadAnalysis --launch-skip 3 --launch-count 2 \
-    --kernel-name "regex:${LEASE_KERNEL:-SumRuns}" "$at/bench_gpu_kernels" "$divide"
+    --kernel-name-base demangled --kernel-name "regex:${LEASE_KERNEL:-SumRuns}" "$at/bench_gpu_kernels" "$divide"
   step command 90 - python3 "$root/tests/gpu/command.py" "$tawpipe" "$ranks" "$root/tests/data/llama_golden/A"
 fi
 echo "call $call took $SECONDS s; $(wc -l <"$work/failed") steps failed: $(tr '\n' ' ' <"$work/failed")"
