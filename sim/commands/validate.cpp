@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "../request.hpp"
@@ -20,6 +22,21 @@ namespace tawpipe::sim {
 
 namespace {
 
+/// The kinds of steps inside stages that ranks share, by name: validate() takes them as they are.
+std::vector<std::string> not_proven(const Schedule& schedule) {
+  std::array<bool, body_step_kinds> found{};
+  for (const SharedStage& stage : schedule.parts().bodies) {
+    for (const StageBody* body : {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {
+      for (const BodyStep& step : *body) found[static_cast<std::size_t>(step.kind)] = schedule.parts().mesh.shared() > 1;
+    }
+  }
+  std::vector<std::string> names;
+  for (std::size_t kind = 0; kind < found.size(); ++kind) {
+    if (found[kind]) names.emplace_back(name(static_cast<BodyStep::Kind>(kind)));
+  }
+  return names;
+}
+
 nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& found) {
   nlohmann::ordered_json json;
   json["schedule"] = schedule.name();
@@ -27,6 +44,7 @@ nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& 
   json["valid"] = found.ok();
   json["errors"] = found.errors();
   json["warnings"] = found.warnings();
+  json["not_proven"] = not_proven(schedule);
   json["findings"] = to_json(found);
   return json;
 }
@@ -80,12 +98,6 @@ int run_validate(const Request& request, const OrderRequest& how) {
     given = load_schedule_file(request, std::move(read));
   }
   Problem problem = given ? std::move(given->problem) : resolve(request, false);
-  if (problem.overlap_gathers) {
-    throw InputError(
-        "validate proves one iteration by itself, and with --overlap-param-gather on it begins with the gathers of the one "
-        "before; "
-        "leave it off");
-  }
   problem.schedules = std::move(schedules);
   if (!file) open();
   std::optional<Prediction> prediction;
@@ -101,10 +113,14 @@ int run_validate(const Request& request, const OrderRequest& how) {
   write_json(json);
   if (request.json != "-") {
     const std::string& title = given ? request.schedule_file : request.schedule;
+    const std::vector<std::string> unproven = not_proven(schedule);
     print(describe(problem, &schedule.workload()) + "\n" +
           fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
                       format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
-          found.text() + (order ? concat("its order: ", order->text) : ""));
+          found.text() +
+          (unproven.empty() ? ""
+                            : fmt::format("not proven: steps inside stages that ranks share: {}\n", fmt::join(unproven, ", "))) +
+          (order ? concat("its order: ", order->text) : ""));
   }
   return found.ok() ? ok : findings;
 }

@@ -180,12 +180,6 @@ TEST_CASE("baselines at the paper's largest size stand in its order under both c
   }
 }
 
-TEST_CASE("validate refuses what one iteration alone cannot show") {
-  const std::string line = "validate --schedule 1f1b --data-parallel 2" + small;
-  CHECK(run(line).code == 0);
-  support::check_refused(run(line + " --overlap-param-gather on"), {"one iteration by itself", "leave it off"});
-}
-
 TEST_CASE("fixed times give the closed forms") {
   const json turns = parsed(
       run("simulate --schedule tawpipe --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s --cluster 3x2 "

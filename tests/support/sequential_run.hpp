@@ -25,16 +25,22 @@ namespace tawpipe::test {
 /// mistake of a plan are not seen.
 class SequentialRun {
  public:
+  /// The places of the weights that count.
+  enum class Left {
+    everywhere,  ///< all that keep them, which must agree
+    by_updates,  ///< what updates have written: the next iteration brings it to the others
+  };
+
   /// The parameters after two iterations, then how often each had an update; empty if the schedule
   /// cannot run: refused, blocked, beyond the end of a buffer, or with copies of a parameter that
   /// differ. @param latest  of several tasks that are ready
-  static std::vector<double> weights(const Schedule& schedule, bool latest) {
+  static std::vector<double> weights(const Schedule& schedule, bool latest, Left left = Left::everywhere) {
     const std::vector<TaskId> order = run_order(schedule, latest);
     if (order.size() != schedule.tasks().size()) return {};
     try {
       const Dataflow flow = resolve_dataflow(schedule);
       if (!fits(schedule, flow)) return {};
-      return SequentialRun{schedule, flow}.train(order);
+      return SequentialRun{schedule, flow}.train(order, left);
     } catch (const std::exception&) {
       return {};
     }
@@ -142,7 +148,7 @@ class SequentialRun {
     return all;
   }
 
-  std::vector<double> train(const std::vector<TaskId>& order) {
+  std::vector<double> train(const std::vector<TaskId>& order, Left left) {
     for (int step = 1; step <= 2; ++step) {
       for (std::size_t b = 0; b < memory_.size(); ++b) {
         const Buffer& buffer = schedule_.buffers()[b];
@@ -153,7 +159,7 @@ class SequentialRun {
       }
       for (const TaskId t : order) run(t, step);
     }
-    return result();
+    return result(left);
   }
 
   void run(TaskId t, int step) {
@@ -196,7 +202,7 @@ class SequentialRun {
     }
   }
 
-  std::vector<double> result() {
+  std::vector<double> result(Left left) {
     const auto count = static_cast<std::size_t>(schedule_.workload().model().parameters());
     std::vector<double> all(2 * count, unwritten);
     bool agree = true;
@@ -209,7 +215,13 @@ class SequentialRun {
         }
       };
     };
-    for_each_run(BufferKind::weights, note(0));
+    if (left == Left::everywhere) for_each_run(BufferKind::weights, note(0));
+    for (std::size_t t = 0; t < schedule_.tasks().size() && left == Left::by_updates; ++t) {
+      if (schedule_.tasks()[t].op != Op::update) continue;
+      for (const UpdatePiece& piece : flow_.update(id<TaskId>(t))) {
+        note(0)(piece.parameters, {at(piece.weights), static_cast<std::size_t>(piece.parameters.count())});
+      }
+    }
     for_each_run(BufferKind::optimizer, note(count));
     return agree ? all : std::vector<double>{};
   }

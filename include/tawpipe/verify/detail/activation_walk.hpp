@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/verify/detail/contents_walk.hpp"
 
@@ -83,8 +84,9 @@ class ActivationWalk {
     int outputs = 0;
     std::int64_t saved = 0;  ///< bytes of its saved activations that it reads or writes
     std::int64_t stash = 0;
-    bool unwritten = false;  ///< reported already; no second finding for the missing value
-    std::string seen;        ///< what was there instead of the missing value
+    std::vector<BufferId> kept = {};  ///< the buffers that it writes these into
+    bool unwritten = false;           ///< reported already; no second finding for the missing value
+    std::string seen;                 ///< what was there instead of the missing value
   };
 
   /// A buffer with what the task's own forward saved, or its backward_input left.
@@ -94,7 +96,7 @@ class ActivationWalk {
     Activation& held = walk_.activation(use.buffer);
     const bool own = held.made == made && is_of(held, number(task.stage), task);
     if (use.access != Access::read || own) bytes += std::max<std::int64_t>(schedule_.buffer(use.buffer).bytes.value(), 1);
-    if (use.access != Access::read) return;
+    if (use.access != Access::read) return found.kept.push_back(use.buffer);
     if (!own) found.seen = concat(", but ", held.words());
     held.used = held.used || (own && task.op != Op::forward);
     held.finished = held.finished || (own && task.op == Op::backward_weight);
@@ -173,6 +175,18 @@ class ActivationWalk {
     if (passes.forward && found.saved > 0) check(found.saved, work.saved.value(), "what it saves for its backward");
     if (task.op == Op::backward_input && found.stash > 0) {
       check(found.stash, work.stash.value(), "what it leaves for its backward_weight");
+    }
+    const std::int64_t needed = passes.forward ? work.saved.value() : work.stash.value();
+    if (found.kept.size() == 1) walk_.holds(found.kept[0], needed);
+    std::int64_t held = 0;
+    for (const BufferId buffer : found.kept) held += schedule_.buffer(buffer).bytes.value();
+    const bool own = std::none_of(found.kept.begin(), found.kept.end(),
+                                  [&](BufferId buffer) { return schedule_.buffer(buffer).content.is_slot(); });
+    if (found.kept.size() > 1 && own && held > needed) {
+      walk_.error(
+          "V116", t, task.rank,
+          [&] { return concat(describe(schedule_, t), " has ", held, " bytes for what it keeps, which takes ", needed); },
+          "let the buffers that a task fills be as large as what it puts into them");
     }
     if (found.output != nullptr && (passes.forward || passes.backward_input)) {
       const std::int64_t bytes = schedule_.buffer(found.output->buffer).bytes.value();

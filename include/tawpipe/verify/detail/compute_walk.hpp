@@ -94,6 +94,7 @@ class ComputeWalk {
           [&] { return concat(describe(schedule_, t), " reads ", describe(schedule_, use.buffer), " after its update"); },
           "move the update after the last forward and backward of the iteration");
     } else {
+      walk_.need(use.buffer, need);
       return true;
     }
     return false;

@@ -23,6 +23,9 @@ struct ParameterValue {
   std::int32_t contributions = 0;  ///< gradients: how many there are, for messages
   std::int32_t part = 0;           ///< weights: WholeModel::weights_part()
   bool updated = false;            ///< weights: after their update
+  bool kept = false;               ///< weights: in their owner since the iteration began
+  /// weights: what their owner kept has been read, so that an iteration must leave it updated
+  bool needed = false;
 
   bool operator==(const ParameterValue&) const = default;
 };

@@ -4,8 +4,10 @@
 // message_walk.hpp, update_walk.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,7 @@ class ContentsWalk {
   ContentsWalk(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out)
       : schedule_{schedule}, out_{out}, model_{schedule}, rooms_{schedule, order} {
     place_.reserve(schedule.buffers().size());
+    most_.resize(schedule.buffers().size(), 0);
     for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
       const Buffer& buffer = schedule.buffers()[b];
       const ContentKind kind = buffer.content.kind();
@@ -33,7 +36,8 @@ class ContentsWalk {
         const bool weights = kind == ContentKind::weights;
         for (const ParameterRange& range : rooms_[id<BufferId>(b)].ranges()) {
           for (const bool experts : {false, true}) {
-            const ParameterValue start{.part = weights ? model_.weights_part(model_.place(buffer.rank), experts) : 0};
+            const ParameterValue start{.part = weights ? model_.weights_part(model_.place(buffer.rank), experts) : 0,
+                                       .kept = weights};
             for (const ParameterRange& own : model_.part_of(range, experts)) values_.back().set(own, start);
           }
         }
@@ -69,6 +73,32 @@ class ContentsWalk {
   States& states(BufferId buffer) { return states_[place_[index(buffer)]]; }
   /// Keeps weights, gradients or optimizer states between iterations, and is not a copy of others.
   bool is_owner(BufferId buffer) const { return schedule_.buffer(buffer).persistent && !schedule_.buffer(buffer).copy; }
+
+  /// Whether a buffer of weights or gradients has room for all of these values, not for a part of them.
+  bool has_room(BufferId buffer, const ParameterValues& values) const {
+    return std::all_of(values.pieces().begin(), values.pieces().end(), [&](const auto& piece) {
+      std::int64_t room = 0;
+      rooms_[buffer].for_each_part(piece.range, [&](const ParameterRange& part, std::int64_t) { room += part.count(); });
+      return room == piece.range.count();
+    });
+  }
+
+  /// Notes that a task reads some of a buffer's weights: of those that their owner has kept since the
+  /// iteration began, the one before must have left the updated ones there.
+  void need(BufferId buffer, const ParameterRange& range) {
+    ParameterValues& held = values(buffer);
+    bool first = false;
+    held.visit(range, [&](const ParameterRange&, const ParameterValue* value) {
+      first = first || (value != nullptr && value->kept && !value->needed);
+    });
+    if (!first) return;
+    held.change(range, [&](const ParameterRange&, const ParameterValue* old) {
+      if (old == nullptr) return std::optional<ParameterValue>{};
+      ParameterValue value = *old;
+      value.needed = value.needed || value.kept;
+      return std::optional{value};
+    });
+  }
 
   /// Call it for every task before checking the task.
   void begin(TaskId t) { rooms_.run(t); }
@@ -117,6 +147,23 @@ class ContentsWalk {
           "let a buffer hold what it is said to hold");
     }
     activation(use.buffer) = made;
+    holds(use.buffer, made.bytes);
+  }
+  /// Notes how much a task puts into a buffer: it is to be as large as the most of that.
+  void holds(BufferId buffer, std::int64_t bytes) { most_[index(buffer)] = std::max(most_[index(buffer)], bytes); }
+  /// Reports buffers that are larger than what was ever put into them, where that is known.
+  void finish() {
+    for (std::size_t b = 0; b < most_.size(); ++b) {
+      const Buffer& buffer = schedule_.buffers()[b];
+      if (most_[b] == 0 || buffer.bytes.value() <= most_[b]) continue;
+      error(
+          "V116", none<TaskId>, buffer.rank,
+          [&] {
+            return concat(describe(schedule_, id<BufferId>(b)), " has ", buffer.bytes.value(), " bytes, and no more than ",
+                          most_[b], " are ever put into it");
+          },
+          "let a buffer or message be as large as what it holds or carries");
+    }
   }
   void too_small(TaskId t, Rank rank, std::int64_t found, std::int64_t needed, std::string_view what) {
     error(
@@ -150,6 +197,7 @@ class ContentsWalk {
   WholeModel model_;
   Rooms rooms_;
   std::vector<std::uint32_t> place_;  ///< [buffer] in values_ or activations_
+  std::vector<std::int64_t> most_;    ///< [buffer] bytes of a task's result in it; 0: unknown
   std::vector<ParameterValues> values_;
   std::vector<Activation> activations_;
   std::vector<States> states_;

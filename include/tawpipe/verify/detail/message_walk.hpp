@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/gradient_norm.hpp"
@@ -72,7 +73,9 @@ class MessageWalk {
             continue;
           }
           const bool owned = walk_.is_owner(use.buffer);
-          if (owned && !updated_ && !carried_.empty()) {  // of a stage without layers it carries nothing
+          // An iteration may begin with the gathers of what the one before has updated.
+          const bool renews = gathers(task.op) && use.access == Access::read_write && walk_.has_room(use.buffer, carried_);
+          if (owned && !updated_ && !renews && !carried_.empty()) {  // of a stage without layers it carries nothing
             walk_.overwrites(t, use);
             continue;
           }
@@ -144,7 +147,11 @@ class MessageWalk {
         if (value == nullptr) return;
         found += part.count();
         updated_ = updated_ || value->updated;
-        if (!sums) return carried_.set(part, *value);
+        if (!sums) {
+          ParameterValue sent = *value;
+          sent.kept = sent.needed = false;
+          return carried_.set(part, sent);
+        }
         carried_.change(part, [&](const ParameterRange&, const ParameterValue* old) {
           ParameterValue sum = *old;
           sum.sum += value->sum;
@@ -152,6 +159,7 @@ class MessageWalk {
           return std::optional{sum};
         });
       });
+      walk_.need(buffer, range);
     }
     return found;
   }
@@ -171,12 +179,20 @@ class MessageWalk {
     ParameterValues& target = walk_.values(use.buffer);
     const PackedParameters& room = walk_.rooms()[use.buffer];
     if (use.access == Access::write) target.clear();
+    const bool owned = walk_.is_owner(use.buffer);
     bool defined = true;
+    bool lost = false;
     const auto put = [&](const ParameterRange& range) {
       carried_.visit(range, [&](const ParameterRange& part, const ParameterValue* value) {
         if (value == nullptr) return;
-        if (use.access != Access::accumulate) return target.set(part, *value);
+        if (use.access != Access::accumulate && !owned) return target.set(part, *value);
         target.change(part, [&](const ParameterRange&, const ParameterValue* old) {
+          if (use.access != Access::accumulate) {
+            lost = lost || (old != nullptr && old->updated && !value->updated);
+            ParameterValue arrived = *value;
+            arrived.needed = old != nullptr && old->needed;
+            return std::optional{arrived};
+          }
           defined = defined && old != nullptr;
           ParameterValue sum = old == nullptr ? ParameterValue{} : *old;
           sum.sum += value->sum;
@@ -193,6 +209,7 @@ class MessageWalk {
       }
     }
     if (!defined) walk_.unwritten(t, use);
+    if (lost) walk_.overwrites(t, use);
   }
 
   // ---- activations ------------------------------------------------------------------------------
@@ -257,7 +274,17 @@ class MessageWalk {
       unfit(t, rank, concat(" finds ", held.words(), " in ", describe(schedule_, use.buffer)),
             "send what the task's payload, stage and microbatch say, or correct them");
     }
-    if (is_all_pairs(task.op) || held.bytes <= task.bytes.value()) return;
+    if (is_all_pairs(task.op)) return;
+    if (held.bytes > 0 && held.bytes < task.bytes.value()) {
+      walk_.error(
+          "V116", t, rank,
+          [&] {
+            return concat(describe(schedule_, t), " moves ", task.bytes.value(), " bytes, and ", describe(schedule_, use.buffer),
+                          " holds ", held.bytes);
+          },
+          "let a buffer or message be as large as what it holds or carries");
+    }
+    if (held.bytes <= task.bytes.value()) return;
     walk_.error(
         "V305", t, rank,
         [&] {
@@ -297,7 +324,14 @@ class MessageWalk {
     const bool updated =
         std::any_of(values.pieces().begin(), values.pieces().end(), [](const auto& piece) { return piece.value.updated; });
     if (from.kind() == ContentKind::weights && walk_.is_owner(target->buffer) && !updated) return walk_.overwrites(t, *target);
-    walk_.values(target->buffer) = values;
+    ParameterValues copied = values;
+    for (const auto& piece : values.pieces()) {
+      ParameterValue value = piece.value;
+      value.kept = value.needed = false;
+      copied.set(piece.range, value);
+    }
+    for (const auto& piece : copied.pieces()) walk_.need(source->buffer, piece.range);
+    walk_.values(target->buffer) = std::move(copied);
   }
   static bool carries(Numbers numbers, ContentKind kind) {
     switch (numbers) {

@@ -104,15 +104,14 @@ class UpdateWalk {
         continue;
       }
       std::int64_t updated = 0;
-      if (is_weights) {
-        for (const auto& piece : walk_.values(id).pieces()) updated += piece.value.updated ? piece.range.count() : 0;
-      }
+      std::int64_t renewed = 0;
+      if (is_weights) count_left(id, updated, renewed);
       if (!is_weights && updates_[b] == 1 && !walk_.states(id).updated) {
         states(id, "V709", " does not get its states back after their update");
         continue;
       }
       const bool once = updates_[b] == 1 || (!is_weights && buffer.bytes == Bytes{});
-      if (is_weights ? updated == all && (all > 0 || once) : once) continue;
+      if (is_weights ? updated + renewed == all && (all > 0 || once) : once) continue;
       if (updates_[b] == 0 && updated == 0) {
         states(id, "V705", " is never updated");
         continue;
@@ -120,7 +119,7 @@ class UpdateWalk {
       walk_.error(
           "V709", none<TaskId>, buffer.rank,
           [&] { return concat(describe(schedule_, id), " ends with ", updated, " of ", all, " parameters updated"); },
-          "gather the updated weights from the ranks that updated them");
+          "gather the updated weights from the ranks that updated them, here or before the next iteration reads them");
     }
   }
 
@@ -150,6 +149,22 @@ class UpdateWalk {
     return static_cast<std::size_t>(mesh.whole_experts ? mesh.shared() : mesh.tensor);
   }
 
+  /// Counts the parameters of weights that an iteration leaves updated, and those that it leaves as
+  /// they were, but brings from elsewhere before anything reads them.
+  void count_left(BufferId weights, std::int64_t& updated, std::int64_t& renewed) {
+    const WholeModel& model = walk_.model();
+    const MeshPlace& place = model.place(schedule_.buffer(weights).rank);
+    for (const auto& piece : walk_.values(weights).pieces()) {
+      for (const bool experts : {false, true}) {
+        if (piece.value.part != model.weights_part(place, experts)) continue;
+        for (const ParameterRange& own : model.part_of(piece.range, experts)) {
+          if (piece.value.updated) updated += own.count();
+          if (!piece.value.updated && !piece.value.kept && !piece.value.needed) renewed += own.count();
+        }
+      }
+    }
+  }
+
   void states(BufferId buffer, std::string_view code, const std::string& what) {
     walk_.error(
         code, none<TaskId>, schedule_.buffer(buffer).rank, [&] { return concat(describe(schedule_, buffer), what); },
@@ -161,6 +176,7 @@ class UpdateWalk {
     if (!schedule_.buffer(use.buffer).copy) kept(t, use);
     auto& states = walk_.states(use.buffer);
     if (states.owner == none<BufferId>) return walk_.unwritten(t, use);
+    if (states.owner != use.buffer) kept(t, {states.owner, use.access});
     ++updates_[index(states.owner)];
     states.updated = true;
   }
