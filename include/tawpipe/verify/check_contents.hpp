@@ -70,6 +70,7 @@ inline void check_contents(const Schedule& schedule, std::span<const TaskId> ord
     }
   }
   updates.finish();
+  walk.finish();
   detail::check_unread(schedule, out);
 }
 

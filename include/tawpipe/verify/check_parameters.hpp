@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -34,9 +36,11 @@ class ParametersCheck {
     for (std::size_t s = 0; s < parts_.splits.size(); ++s) add_up(s);
     if (out_.errors() != errors) return;
     find_gathered();
+    find_largest();
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) buffer(id<BufferId>(b));
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
       if (parts_.tasks[t].split != none<SplitId> && !is_all_pairs(parts_.tasks[t].op)) message(id<TaskId>(t));
+      if (parts_.tasks[t].op == Op::update) update(id<TaskId>(t));
     }
   }
 
@@ -83,7 +87,8 @@ class ParametersCheck {
     for (const PiecesId set : parts_.splits[split]) {
       if (below(set, sizes_.size())) {
         const Count& size = sizes_[index(set)];
-        sum = {std::min(sum.all + size.all, most), std::min(sum.experts + size.experts, most)};
+        sum = {std::min(sum.all + size.all, most), std::min(sum.experts + size.experts, most),
+               std::min(sum.edges + size.edges, most)};
         continue;
       }
       finding(
@@ -97,10 +102,18 @@ class ParametersCheck {
   struct Count {
     std::int64_t all = 0;
     std::int64_t experts = 0;
+    std::int64_t edges = 0;  ///< of the model's edges
   };
   Count count_of(const std::vector<ParameterRange>& ranges) const {
-    if (!parts_.mesh.whole_experts) return {parameters_in(ranges), 0};
-    return {parameters_in(ranges), parameters_in(schedule_.workload().model().blocks().part_of(ranges, true))};
+    Count count{.all = parameters_in(ranges)};
+    if (schedule_.workload().is_abstract()) return count;
+    const ParameterBlocks blocks = schedule_.workload().model().blocks();
+    if (parts_.mesh.whole_experts) count.experts = parameters_in(blocks.part_of(ranges, true));
+    for (const ParameterRange& range : ranges) {
+      for (const ParameterRange& edge : {blocks.first_edge(), blocks.last_edge()})
+        count.edges += std::max<std::int64_t>(0, std::min(range.end, edge.end) - std::max(range.begin, edge.begin));
+    }
+    return count;
   }
   /// Bytes of a rank's part of matrices and experts.
   std::int64_t part(const Count& count, std::int64_t each) const {
@@ -123,8 +136,40 @@ class ParametersCheck {
       }
     }
   }
-  /// The least bytes that a gathered weight takes.
-  std::int64_t gathered_each() const { return schedule_.workload().gathered_bytes({}, 1).value(); }
+  /// Bytes of a rank's part of weights that are gathered: those of layers may be in fewer bits.
+  std::int64_t gathered(const Count& count) const {
+    const std::int64_t each = schedule_.workload().gathered_bytes({}, 1).value();
+    const std::int64_t more = schedule_.workload().parameter_bytes().weight - each;
+    const auto up = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
+    return up((count.all - count.experts) * each + count.edges * more, parts_.mesh.tensor) +
+           up(count.experts * each, parts_.mesh.expert_parts());
+  }
+  /// Where ranks share states, each has buffers as large as the largest of their parts: finds it for
+  /// all that are kept of a kind, stage and rank of the schedule around which the layout is.
+  void find_largest() {
+    if (parts_.mesh.copies() == 1) return;
+    const Mesh mesh = parts_.mesh.over(parts_.ranks);
+    for (const Buffer& buffer : parts_.buffers) {
+      const PiecesId set = buffer.content.parameters();
+      if (!buffer.persistent || set == none<PiecesId> || !below(set, sizes_.size())) continue;
+      Count& largest = largest_[key(mesh, buffer)];
+      if (sizes_[index(set)].all > largest.all) largest = sizes_[index(set)];
+    }
+  }
+  static std::array<std::int32_t, 3> key(const Mesh& mesh, const Buffer& buffer) {
+    return {static_cast<std::int32_t>(buffer.content.kind()), number(buffer.stage()), mesh.place(buffer.rank).pipeline};
+  }
+  /// The bytes of the largest of the parts that ranks share; -1 if they share none.
+  std::int64_t shared(const Buffer& buffer, std::int64_t each) const {
+    if (largest_.empty()) return -1;
+    const auto found = largest_.find(key(parts_.mesh.over(parts_.ranks), buffer));
+    return found == largest_.end() ? -1 : part(found->second, each);
+  }
+  void too_large(TaskId task, const std::string& what, std::int64_t bytes, std::int64_t needed) {
+    finding(
+        "V116", task, [&] { return concat(what, " has ", bytes, " bytes, and its parameters take ", needed); },
+        "let a buffer or message be as large as what it holds or carries");
+  }
   void buffer(BufferId id) {
     const Buffer& buffer = schedule_.buffer(id);
     const PiecesId set = buffer.content.parameters();
@@ -135,9 +180,13 @@ class ParametersCheck {
           "sets of parameters count from 0; -1 means a slot");
       return;
     }
-    const std::int64_t each = gathered_[index(id)] != 0 ? gathered_each() : bytes_each(buffer.content.kind());
-    const std::int64_t needed = part(sizes_[index(set)], each);
-    if (buffer.bytes.value() >= needed) return;
+    const std::int64_t each = bytes_each(buffer.content.kind());
+    const std::int64_t whole = part(sizes_[index(set)], each);
+    const std::int64_t needed = gathered_[index(id)] != 0 ? gathered(sizes_[index(set)]) : whole;
+    const std::int64_t bytes = buffer.bytes.value();
+    if (bytes > needed && bytes != whole && bytes != shared(buffer, each))
+      too_large(none<TaskId>, describe(schedule_, id), bytes, needed);
+    if (bytes >= needed) return;
     finding(
         "V112", none<TaskId>,
         [&] { return concat(describe(schedule_, id), " has ", buffer.bytes.value(), " bytes; its parameters take ", needed); },
@@ -166,9 +215,11 @@ class ParametersCheck {
     }
     if (leaves) return;
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    const std::int64_t needed = part(carried_[index(task.split)], task.payload != Payload::weights ? bytes.gradient
-                                                                  : gathers(task.op)               ? gathered_each()
-                                                                                                   : bytes.weight);
+    const bool weights = task.payload == Payload::weights;
+    const std::int64_t whole = part(carried_[index(task.split)], weights ? bytes.weight : bytes.gradient);
+    const std::int64_t needed = weights && gathers(task.op) ? gathered(carried_[index(task.split)]) : whole;
+    if (task.bytes.value() > needed && task.bytes.value() != whole)
+      too_large(id, describe(schedule_, id), task.bytes.value(), needed);
     if (task.bytes.value() >= needed) return;
     finding(
         "V305", id,
@@ -176,12 +227,31 @@ class ParametersCheck {
         "let the message be as large as what it carries");
   }
 
+  /// An update touches its states' weights, gradients and optimizer states.
+  void update(TaskId id) {
+    const ParameterBytes& each = schedule_.workload().parameter_bytes();
+    const std::int64_t found = schedule_.task(id).bytes.value();
+    for (const Use& use : schedule_.uses(id)) {
+      const Buffer& buffer = schedule_.buffer(use.buffer);
+      const PiecesId set = buffer.content.parameters();
+      if (buffer.content.kind() != ContentKind::optimizer_state || set == none<PiecesId> || !below(set, sizes_.size())) continue;
+      const std::int64_t all = each.weight + each.gradient + each.optimizer;
+      const std::int64_t needed = part(sizes_[index(set)], all);
+      if (found == needed || found == shared(buffer, all)) return;
+      finding(
+          "V116", id,
+          [&] { return concat(describe(schedule_, id), " touches ", found, " bytes, and its model states take ", needed); },
+          "let an update's bytes be those of the weights, gradients and optimizer states that it touches");
+    }
+  }
+
   const Schedule& schedule_;
   const Schedule::Parts& parts_;
   Diagnostics& out_;
-  std::vector<Count> sizes_;    ///< [set]
-  std::vector<Count> carried_;  ///< [split] of all members
-  std::vector<char> gathered_;  ///< [buffer] find_gathered()
+  std::vector<Count> sizes_;                              ///< [set]
+  std::vector<Count> carried_;                            ///< [split] of all members
+  std::vector<char> gathered_;                            ///< [buffer] find_gathered()
+  std::map<std::array<std::int32_t, 3>, Count> largest_;  ///< find_largest()
 };
 
 }  // namespace detail

@@ -37,6 +37,7 @@ class StructureCheck {
     if (out_.errors() != errors) return;
     uses();
     programs();
+    buckets();
   }
 
  private:
@@ -286,6 +287,20 @@ class StructureCheck {
             },
             "name a buffer of one of the task's own ranks");
       }
+    }
+  }
+
+  /// Messages of some of a stage's layers, in the order of their ids.
+  void buckets() {
+    std::int64_t last = -1;
+    for (const Bucket& bucket : parts_.buckets) {
+      const bool exists = below(bucket.message, parts_.tasks.size()) && number(bucket.message) > last;
+      last = number(bucket.message);
+      if (exists && is_collective(parts_.tasks[index(bucket.message)].op)) continue;
+      error(
+          "V102", none<TaskId>, none<Rank>,
+          [&] { return concat("a bucket names task ", number(bucket.message), ", which is no collective, or not in order"); },
+          "buckets name collectives, in the order of their ids");
     }
   }
 

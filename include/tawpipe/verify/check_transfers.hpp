@@ -40,6 +40,26 @@ inline Bytes max_given(const Schedule& schedule, const Task& task) {
   return most;
 }
 
+/// A message is as large as what it carries.
+inline void check_moved(const Schedule& schedule, TaskId id, Bytes carried, Diagnostics& out) {
+  const Task& task = schedule.task(id);
+  if (task.bytes <= carried) return;
+  out.error(
+      "V116", id, task.rank,
+      [&] { return concat(describe(schedule, id), " moves ", task.bytes.value(), " bytes, and carries ", carried.value()); },
+      "let a buffer or message be as large as what it holds or carries");
+}
+
+/// A number of each rank, of its own or of the gradients' size.
+inline void check_scalar(const Schedule& schedule, TaskId id, Diagnostics& out) {
+  const std::int64_t number = std::max<std::int64_t>(schedule.workload().parameter_bytes().gradient, 4);
+  for (const Use& use : schedule.uses(id)) {
+    const Buffer& buffer = schedule.buffer(use.buffer);
+    if (buffer.content.kind() == ContentKind::scalar) check_moved(schedule, id, buffer.bytes, out);
+  }
+  if (schedule.task(id).bytes.value() != 4) check_moved(schedule, id, Bytes{number}, out);
+}
+
 /// A host copy has one source and one destination, on the sides of its op, and moves all of the
 /// source.
 inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& out) {
@@ -64,7 +84,9 @@ inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& ou
         },
         "copy_to_host reads one buffer of the device and writes one of the host, copy_from_host the other way round");
   }
-  if (const Bytes held = schedule.buffer(source->buffer).bytes; task.bytes < held) {
+  if (const Bytes held = schedule.buffer(source->buffer).bytes; task.bytes > held) {
+    check_moved(schedule, id, held, out);
+  } else if (task.bytes < held) {
     out.error(
         "V305", id, task.rank,
         [&] {
@@ -94,6 +116,18 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
     const Task& task = schedule.tasks()[t];
     if (is_compute(task.op)) continue;
     if (is_host_copy(task.op)) detail::check_host_copy(schedule, id, out);
+    if (task.payload == Payload::scalar) detail::check_scalar(schedule, id, out);
+    if (is_all_pairs(task.op) && task.split != none<SplitId>)
+      detail::check_moved(schedule, id, detail::max_given(schedule, task), out);
+    if (task.bytes.repeat() > 1 && !schedule.uses(id).empty()) {
+      out.error(
+          "V110", id, task.rank,
+          [&] {
+            return concat(detail::describe(schedule, id), " stands for ", task.bytes.repeat(),
+                          " messages, and names the buffers of one");
+          },
+          "write one task for each message");
+    }
     if (const Bytes most = detail::max_given(schedule, task); task.bytes < most) {
       out.error(
           "V305", id, task.rank,
@@ -129,6 +163,11 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
       if (rule.sends != 0 && (found & rule.sends) == 0) report("V301", "reads nothing to send", "name the buffer that is sent");
       if (rule.receives != 0 && (found & rule.receives) == 0) {
         report("V302", "writes nothing that it receives", "name the buffer that receives the message");
+      }
+      // A member without a microbatch in this round brings nothing, and keeps the sum.
+      if (task.op == Op::all_reduce && found == 0 && !schedule.uses(id).empty()) {
+        report("V307", "brings nothing to its sum",
+               "let every member name what it adds, or where it keeps the sum, or leave it out of the group");
       }
       if ((found & ~rule.allowed) != 0) {
         report("V303", "uses a buffer in a way that its op does not have",

@@ -30,7 +30,8 @@ struct ValidateOptions {
 /// trains on every microbatch exactly once, under the rules of docs/validation.md.
 /// In a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage,
 /// context-parallel ranks parts of a microbatch's tokens, and replicas share the microbatches:
-/// every update sees the sum over all of them.
+/// every update sees the sum over all of them. What they exchange inside a stage, its body, is not
+/// proven.
 /// Complexity: O(edges * ranks * lanes), in additions of contiguous integers. Thread-safe.
 TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {});
 
@@ -44,17 +45,19 @@ TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const Cluster& clu
 
 #include "tawpipe/verify/check_completeness.hpp"
 #include "tawpipe/verify/check_contents.hpp"
+#include "tawpipe/verify/check_layout.hpp"
 #include "tawpipe/verify/check_memory.hpp"
 #include "tawpipe/verify/check_order.hpp"
 #include "tawpipe/verify/check_parameters.hpp"
 #include "tawpipe/verify/check_races.hpp"
 #include "tawpipe/verify/check_structure.hpp"
 #include "tawpipe/verify/check_transfers.hpp"
+#include "tawpipe/verify/check_work.hpp"
 
 namespace tawpipe::inline v0 {
 
 TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options) {
-  constexpr int checks = 8;
+  constexpr int checks = 9;
   int check = 0;
   const auto begins = [&] {
     if (options.watch != nullptr) (*options.watch)(check++, checks);
@@ -66,6 +69,9 @@ TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOpti
   begins();
   check_parameters(schedule, out);
   if (out.has("V101") || out.has("V102") || out.has("V112")) return out;
+  begins();
+  check_work(schedule, out);
+  check_layout(schedule, out);
   begins();
   const std::vector<TaskId> order = check_cycles(schedule, out);
   begins();

@@ -45,7 +45,7 @@ class ActivationWalk {
       if (!is_of_microbatch(kind) || kind == ContentKind::tokens) continue;
       const bool reads = use.access == Access::read || use.access == Access::read_write;
       if (use.access == Access::accumulate) walk_.added(t, use);
-      if (reads && walk_.activation(use.buffer).made == Made::nothing) {
+      if (reads && walk_.take(use.buffer).made == Made::nothing) {
         walk_.unwritten(t, use);
         found.unwritten = true;
       }
@@ -177,12 +177,12 @@ class ActivationWalk {
       check(found.stash, work.stash.value(), "what it leaves for its backward_weight");
     }
     const std::int64_t needed = passes.forward ? work.saved.value() : work.stash.value();
-    if (found.kept.size() == 1) walk_.holds(found.kept[0], needed);
     std::int64_t held = 0;
     for (const BufferId buffer : found.kept) held += schedule_.buffer(buffer).bytes.value();
     const bool own = std::none_of(found.kept.begin(), found.kept.end(),
                                   [&](BufferId buffer) { return schedule_.buffer(buffer).content.is_slot(); });
-    if (found.kept.size() > 1 && own && held > needed) {
+    if (found.kept.size() == 1 && !own) walk_.holds(found.kept[0], needed);
+    if (own && held > needed) {
       walk_.error(
           "V116", t, task.rank,
           [&] { return concat(describe(schedule_, t), " has ", held, " bytes for what it keeps, which takes ", needed); },

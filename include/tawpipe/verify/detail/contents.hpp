@@ -37,6 +37,7 @@ enum class Made : std::uint8_t { nothing, unknown, forward_output, backward_outp
 /// The contents of a buffer of activations.
 struct Activation {
   Made made = Made::nothing;
+  bool read = false;        ///< a task has read it
   bool used = false;        ///< a backward has read it
   bool finished = false;    ///< its backward_weight has read it
   std::int32_t stage = -1;  ///< of the computation that produced it

@@ -132,6 +132,11 @@ class ContentsWalk {
         "write activations, or read and write them in place");
   }
 
+  /// What a task reads of a buffer of activations.
+  Activation take(BufferId buffer) {
+    activation(buffer).read = true;
+    return activation(buffer);
+  }
   /// Writes the result of a computation or message into a buffer of activations.
   void put(TaskId t, const Use& use, const Activation& made) {
     const Content& content = schedule_.buffer(use.buffer).content;
@@ -146,15 +151,34 @@ class ContentsWalk {
           },
           "let a buffer hold what it is said to hold");
     }
+    const Activation& old = activation(use.buffer);
+    if (old.bytes > 0 && !old.read && use.access == Access::write) {
+      error(
+          "V509", t, schedule_.buffer(use.buffer).rank,
+          [&] {
+            return concat(describe(schedule_, t), " overwrites ", old.words(), " in ", describe(schedule_, use.buffer),
+                          ", which nothing has read");
+          },
+          "let each output be read before the next takes its place, and bring it once");
+    }
     activation(use.buffer) = made;
+    activation(use.buffer).read = false;
     holds(use.buffer, made.bytes);
   }
   /// Notes how much a task puts into a buffer: it is to be as large as the most of that.
   void holds(BufferId buffer, std::int64_t bytes) { most_[index(buffer)] = std::max(most_[index(buffer)], bytes); }
-  /// Reports buffers that are larger than what was ever put into them, where that is known.
+  /// Reports buffers that are larger than what was ever put into them, where that is known, and
+  /// outputs that are left unread.
   void finish() {
     for (std::size_t b = 0; b < most_.size(); ++b) {
       const Buffer& buffer = schedule_.buffers()[b];
+      const Activation left = is_activation(id<BufferId>(b)) ? activation(id<BufferId>(b)) : Activation{};
+      if (left.bytes > 0 && !left.read) {
+        error(
+            "V509", none<TaskId>, buffer.rank,
+            [&] { return concat(left.words(), " is left in ", describe(schedule_, id<BufferId>(b)), ", and nothing reads it"); },
+            "let the next stage read each output, and bring it once");
+      }
       if (most_[b] == 0 || buffer.bytes.value() <= most_[b]) continue;
       error(
           "V116", none<TaskId>, buffer.rank,

@@ -243,7 +243,7 @@ class MessageWalk {
     for (const MessageEnd& end : message.ends) {
       sent_.push_back({});
       if (end.given.empty()) continue;
-      sent_.back() = walk_.activation(end.given[0]);
+      sent_.back() = walk_.take(end.given[0]);
       check_source(t, {end.given[0], Access::read}, end.rank, sent_.back());
     }
     for (std::size_t e = 0; e < message.ends.size(); ++e) {
@@ -308,7 +308,7 @@ class MessageWalk {
     const Content& to = schedule_.buffer(target->buffer).content;
     if (!carries(traits(task.payload).numbers, from.kind())) return holds_other(t, *source);
     if (is_of_microbatch(from.kind())) {
-      const Activation held = walk_.activation(source->buffer);
+      const Activation held = walk_.take(source->buffer);
       if (held.made == Made::nothing) return walk_.unwritten(t, *source);
       if (to.kind() != from.kind()) return holds_other(t, *target);
       return walk_.put(t, *target, held);

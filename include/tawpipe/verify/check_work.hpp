@@ -1,0 +1,275 @@
+// What a schedule says of its work: its model, batch, recomputation and stages agree (V115), and
+// computations move what the model's code copies (V116).
+// Not: the layout (verify/check_layout.hpp), nor sizes of parameters (verify/check_parameters.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/verify/diagnostics.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Adds a finding where the model's parts are not those of the sizes it was made from, or a stage is
+/// not that of its layers in the model.
+/// @pre check_structure() and check_parameters() find nothing. Complexity: O(parts).
+TAWPIPE_INLINE void check_work(const Schedule& schedule, Diagnostics& out);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+#include "tawpipe/schedule/describe.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+class WorkCheck {
+ public:
+  WorkCheck(const Schedule& schedule, Diagnostics& out) : schedule_{schedule}, parts_{schedule.parts()}, out_{out} {}
+
+  void run() {
+    if (!schedule_.workload().is_abstract() && model()) stages();
+    copies();
+  }
+
+ private:
+  template <class Message>
+  void error(std::string_view code, TaskId task, Rank rank, Message&& message, std::string_view help) {
+    out_.error(code, task, rank, message, help);
+  }
+
+  // ---- model and stages -------------------------------------------------------------------------
+
+  static bool equal(Flops a, Flops b) { return std::abs(a.value() - b.value()) <= 1e-9 * std::abs(b.value()); }
+  template <class Number>
+  static bool equal(Number a, Number b) {
+    return a == b;
+  }
+  /// A stage's number by its name in files.
+  using StageNumber = std::variant<std::int64_t StageWork::*, Bytes StageWork::*, Flops StageWork::*>;
+  static constexpr std::pair<std::string_view, StageNumber> stage_numbers[] = {
+      {"parameters", &StageWork::parameters},
+      {"edge_parameters", &StageWork::edge_parameters},
+      {"saved", &StageWork::saved},
+      {"stash", &StageWork::stash},
+      {"boundary", &StageWork::boundary},
+      {"forward_workspace", &StageWork::forward_workspace},
+      {"backward_workspace", &StageWork::backward_workspace},
+      {"stashed_workspace", &StageWork::stashed_workspace},
+      {"forward", &StageWork::forward},
+      {"recompute", &StageWork::recompute},
+      {"backward_input", &StageWork::backward_input},
+      {"backward_weight", &StageWork::backward_weight},
+      {"forward_traffic", &StageWork::forward_traffic},
+      {"backward_traffic", &StageWork::backward_traffic}};
+
+  static std::int64_t shown(std::int64_t number) { return number; }
+  static std::int64_t shown(Bytes number) { return number.value(); }
+  static double shown(Flops number) { return number.value(); }
+  /// What is compared where a decoder says it: how much memory activations take may change from one
+  /// version to the next, and files keep what theirs said; buffers show that.
+  static bool is_lasting(std::string_view key) { return key != "saved" && key != "stash" && key.find("workspace") == key.npos; }
+  /// The first number in which two stages differ, in words; empty if there is none.
+  static std::string difference(const StageWork& found, const StageWork& made, bool lasting) {
+    std::string different;
+    for (const auto& [key, number] : stage_numbers) {
+      if (lasting && !is_lasting(key)) continue;
+      std::visit(
+          [&, key = key](auto member) {
+            if (!different.empty() || equal(found.*member, made.*member)) return;
+            different = concat(key, " is ", shown(found.*member), " instead of ", shown(made.*member));
+          },
+          number);
+    }
+    return different;
+  }
+  /// Reduces a stage to the part of one of the ranks that share it without exchanges: matrices over
+  /// the tensor ranks, tokens over all.
+  void divide(StageWork& stage) const {
+    const Mesh& mesh = parts_.mesh;
+    const auto part = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
+    const std::int64_t routed = mesh.whole_experts ? schedule_.workload().model().experts.count() : 0;
+    const std::int64_t experts = routed * (stage.layers - stage.first_layers);
+    for (const auto& [key, number] : stage_numbers) {
+      if (const auto* bytes = std::get_if<Bytes StageWork::*>(&number)) {
+        stage.** bytes = Bytes{part((stage.**bytes).value(), mesh.shared())};
+      } else if (const auto* flops = std::get_if<Flops StageWork::*>(&number)) {
+        stage.** flops = stage.**flops / static_cast<double>(mesh.shared());
+      }
+    }
+    stage.parameters = part(stage.parameters - experts, mesh.tensor) + part(experts, mesh.expert_parts());
+    stage.edge_parameters = part(stage.edge_parameters, mesh.tensor);
+  }
+
+  /// Whether the model's parts are what its sizes, the batch and the recomputation make.
+  bool model() {
+    const Workload& workload = schedule_.workload();
+    const LayerStack& given = workload.model();
+    decoder_ = transformer_of(given);
+    if (!decoder_) {
+      check_sizes(given);
+      return true;
+    }
+    std::string wrong;
+    std::optional<LayerStack> decoder;
+    try {
+      decoder = layer_stack(*decoder_, workload.batch(), workload.recompute());
+    } catch (const InputError& error) {
+      this->error(
+          "V115", none<TaskId>, none<Rank>, [&] { return std::string{error.what()}; },
+          "let the model's sizes be those of a decoder that can be");
+      return false;
+    }
+    const LayerStack& made = *decoder;
+    for (const auto& [what, one, other] : {std::tuple{"embedding", &given.first_edge, &made.first_edge},
+                                           {"layer", &given.layer, &made.layer},
+                                           {"kept_layer", &given.kept_layer, &made.kept_layer},
+                                           {"first_layer", &given.first_layer, &made.first_layer},
+                                           {"kept_first_layer", &given.kept_first_layer, &made.kept_first_layer},
+                                           {"head", &given.last_edge, &made.last_edge}}) {
+      StageWork part = *other;
+      part.edge_parameters = one->edge_parameters;  // of a part its `parameters` are its own: files hold no others
+      const std::string found = difference(*one, part, true);
+      if (wrong.empty() && !found.empty()) wrong = concat("of its ", what, " ", found);
+    }
+    const auto compare = [&](std::string_view what, std::int64_t one, std::int64_t other) {
+      if (wrong.empty() && one != other) wrong = concat(what, " is ", one, " instead of ", other);
+    };
+    compare("keys", given.keys.value(), made.keys.value());
+    compare("token_ids", given.token_ids, made.token_ids);
+    compare("the first of the experts' parameters", given.experts.begin, made.experts.begin);
+    compare("the end of the experts' parameters", given.experts.end, made.experts.end);
+    compare("first_layers", given.first_layers, made.first_layers);
+    compare("recompute_layers", given.recompute_layers, made.recompute_layers);
+    compare("lookup_waits_in_layer", given.lookup_waits_in_layer, made.lookup_waits_in_layer);
+    if (wrong.empty()) return true;
+    error(
+        "V115", none<TaskId>, none<Rank>,
+        [&] {
+          return concat("the model is not that of its sizes with sequences of ", workload.batch().sequence, " tokens, ",
+                        workload.batch().microbatch_size, " in a microbatch, and recomputation ", name(workload.recompute()),
+                        ": ", wrong);
+        },
+        "let the model's parts, its sizes, the batch and the recomputation be those of one workload");
+    return false;
+  }
+
+  /// A model that names all sizes of a decoder, and is none, has none of its kernels.
+  void check_sizes(const LayerStack& given) {
+    for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
+      const bool named = std::any_of(given.sizes.begin(), given.sizes.end(), [&](const auto& size) { return size.first == key; });
+      if (!named) return;
+    }
+    out_.add(
+        Severity::warning, "V115", none<TaskId>, none<Rank>,
+        [&] { return concat("the model's sizes are a decoder's, and do not make its ", given.parameters(), " parameters"); },
+        "let the sizes be those of the model's parts; a model of another kind has no kernels of a decoder");
+  }
+
+  /// Whether each stage is that of its layers in the model, as a whole or as one rank's part.
+  void stages() {
+    std::string first;
+    for (const Sharing& sharing : sharings()) {
+      std::string wrong;
+      for (std::size_t s = 0; s < parts_.stages.size() && wrong.empty(); ++s) {
+        if (const std::string found = differs(parts_.stages[s], sharing); !found.empty())
+          wrong = concat("stage ", s, ": ", found);
+      }
+      if (wrong.empty()) return;
+      if (first.empty()) first = std::move(wrong);
+    }
+    error(
+        "V115", none<TaskId>, none<Rank>, [&] { return concat("the stages are not those of the model's layers, of ", first); },
+        "let each stage have the numbers of its layers in the model, with the batch and the recomputation of the workload");
+  }
+  /// The ways in which the ranks of a layout share stages, as far as they change a stage's numbers.
+  std::vector<Sharing> sharings() const {
+    const Mesh& mesh = parts_.mesh;
+    Sharing sharing{.tensor = mesh.tensor, .context = mesh.context, .expert = mesh.expert, .whole_experts = mesh.whole_experts};
+    if (parts_.bodies.empty() || !decoder_) return {sharing};
+    std::vector<Sharing> all;
+    for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
+      for (const bool by_tokens : {true, false}) {
+        for (const bool sends : {false, true}) {
+          sharing.exchange = exchange;
+          sharing.sequence_parallel = by_tokens;
+          sharing.sends_activations = sends;
+          all.push_back(sharing);
+        }
+      }
+    }
+    return all;
+  }
+  std::string differs(const StageWork& found, const Sharing& sharing) const {
+    const Workload& workload = schedule_.workload();
+    const LayerStack& model = workload.model();
+    const std::int32_t usual = model.recompute_layers > 0 ? std::min(found.layers, model.recompute_layers) : found.layers;
+    std::string different;
+    for (const std::int32_t recomputed : {usual, 0}) {
+      StageWork made = model.stage(found.first_layer, found.layers, found.first_edge, found.last_edge, recomputed);
+      const bool bodies = !parts_.bodies.empty();  // of one rank too: its numbers are then those of its steps
+      if (bodies) {
+        if (!decoder_) return {};
+        made = shared_work(std::move(made), *decoder_, workload.batch(), workload.recompute(), sharing);
+      } else if (parts_.mesh.shared() > 1) {
+        divide(made);
+      }
+      const Share share = workload.stage(found.first_layer, found.layers, false, false).share;
+      std::string one = difference(found, made, bodies);
+      if (one.empty() && found.share.numerator * share.denominator != share.numerator * found.share.denominator)
+        one = concat("share is ", found.share.numerator, " / ", found.share.denominator, " instead of ", share.numerator, " / ",
+                     share.denominator);
+      if (one.empty()) return {};
+      if (different.empty()) different = std::move(one);
+    }
+    return different;
+  }
+
+  // ---- what computations move in addition ----
+
+  /// Only models whose code copies gathered weights and gradients have computations that say so.
+  void copies() {
+    const Workload& workload = schedule_.workload();
+    if (!workload.is_abstract() && workload.model().shard_copies != ShardCopies::none) return;
+    for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
+      const Task& task = parts_.tasks[t];
+      if (!is_compute(task.op) || task.op == Op::update || task.bytes.value() == 0) continue;
+      error(
+          "V116", id<TaskId>(t), task.rank,
+          [&] {
+            return concat(describe(schedule_, id<TaskId>(t)), " moves ", task.bytes.value(),
+                          " bytes in addition to its stage's work, and the model's code copies none");
+          },
+          "leave a computation's bytes out");
+    }
+  }
+
+  const Schedule& schedule_;
+  const Schedule::Parts& parts_;
+  Diagnostics& out_;
+  std::optional<Transformer> decoder_;  ///< of which the model is made, if it is known
+};
+
+}  // namespace detail
+
+TAWPIPE_INLINE void check_work(const Schedule& schedule, Diagnostics& out) { detail::WorkCheck{schedule, out}.run(); }
+
+}  // namespace tawpipe
+#endif
