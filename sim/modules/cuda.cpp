@@ -26,6 +26,7 @@
 #include "tawpipe/execute/cuda/session.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/layers/cuda/adamw.hpp"
+#include "tawpipe/layers/cuda/attention_notice.hpp"
 #include "tawpipe/layers/cuda/llama.hpp"
 
 namespace tawpipe::sim {
@@ -130,8 +131,8 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   const auto make_layer = [&] {
     Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.constants, choices};
     if (std::exchange(tells, false) && !layer.has_fused_attention()) {
-      std::fputs("tawpipe: cuDNN's fused attention does not take this model; plain kernels do, far slower (docs/layers.md)\n",
-                 stderr);
+      const std::string told = layers::cuda::attention_notice(model.model.head_size(), model.batch.sequence);
+      std::fprintf(stderr, "tawpipe: %s\n", told.c_str());
     }
     if (scale) layer.use_loss_scale(scale->scale());
     return layer;

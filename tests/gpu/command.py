@@ -80,7 +80,7 @@ def main():
             rounded = train(folder, dtype, *cuda, "1x2", "--gpus", "1", "--dtype", dtype)
             check(near(rounded, host, 0.02), f"{dtype} follows: {rounded}, {host}")
         code, out, err = run([TAWPIPE, *flags(folder, 1, *cuda, "1x1", "--dtype", "bf16", "--sequence", "15")])
-        check(code == 0 and "plain kernels" in err, f"slow attention is told of: {err.strip()}")
+        check(code == 0 and "plain kernels" in err and "at least 15 times as long" in err, f"slow attention is told of: {err.strip()}")
 
         if two_gpus():
             threads = train(folder, "2 threads", *cuda, "1x2", gpus=2)

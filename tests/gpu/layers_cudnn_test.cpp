@@ -17,14 +17,14 @@ constexpr const char* h100 =
 "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536, "multiProcessorCount": 132,
 "warpSize": 32, "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
 "maxRegistersPerSM": 65536, "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0,
-"isTccDriver": 0, "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 2619000, "l2CacheSize": 52428800,
+"isTccDriver": 0, "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 2619000, "memoryBusWidth": 5120, "l2CacheSize": 52428800,
 "totalGlobalMem": 85000000000})";
 constexpr const char* a100 =
     R"({"deviceName": "A100", "cudaDeviceId": 0, "deviceVer": 800, "driverVer": 13000,
 "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536, "multiProcessorCount": 108,
 "warpSize": 32, "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 166912, "reservedSharedMemoryPerBlock": 1024,
 "maxRegistersPerSM": 65536, "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0,
-"isTccDriver": 0, "supportCoopLaunch": 1, "smClockRateKHz": 1410000, "memClockRateKHz": 1593000, "l2CacheSize": 41943040,
+"isTccDriver": 0, "supportCoopLaunch": 1, "smClockRateKHz": 1410000, "memClockRateKHz": 1593000, "memoryBusWidth": 5120, "l2CacheSize": 41943040,
 "totalGlobalMem": 85000000000})";
 
 }  // namespace
@@ -50,6 +50,10 @@ int main() {
           const double ways = offered({.sequence = 1024, .sequences = 2, .heads = 8, .kv_heads = kv_heads, .size = size});
           expect(ways > 0, "ways that engines offer", ways);
         }
+      }
+      for (const std::int64_t size : {192, 256}) {  // other devices are left to plain attention
+        const double ways = offered({.sequence = 1024, .sequences = 2, .heads = 8, .kv_heads = 8, .size = size});
+        expect((ways > 0) == (device == h100), "ways that engines offer for heads of 192 and 256", ways);
       }
       const double odd = offered({.sequence = 1024, .sequences = 1, .heads = 4, .kv_heads = 4, .size = 20});
       expect(odd == 0, "ways that engines offer for heads of 20", odd);

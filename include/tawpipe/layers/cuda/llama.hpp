@@ -50,7 +50,8 @@ class Llama {
   void backward_input(const BackwardArgs& args) { decoder_.backward_input(args); }
   void backward_weight(const BackwardArgs& args) { decoder_.backward_weight(args); }
 
-  /// Whether cuDNN computes attention; otherwise a plain kernel does, far slower.
+  /// Whether cuDNN computes attention; otherwise a plain kernel does, far slower
+  /// (attention_notice()).
   bool has_fused_attention() { return decoder_.math().has_fused_attention(); }
   /// The device memory that it owns, in addition to its caller's.
   std::int64_t own_bytes() { return decoder_.math().own_bytes(); }
