@@ -1,11 +1,12 @@
-// One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under
-// some schedules, eager and by graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or
-// nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until ended. HOW: --forever (RANK is not
-// looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending (and
-// 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph). Without a
-// callback that ends the process: --abort (as --throw: all aborts must come to their ends), --adopt
-// (as that, eager, and communicator and stream are not the executor's), --deadline (as --stall:
-// aborts that do not end are left).
+// One rank of a run over NCCL, started by ranks.py: every collective, large ones of registered
+// memory as an executor calls them (two ranks only), then a recorded run under some schedules,
+// eager and by graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE
+// NODES HOW RANK SCHEDULE: trains until ended. HOW: --forever (RANK is not looked at), --graph (the
+// same by graph), --stall (a forward of RANK never ends), --pending (and 1,500 launches stand after
+// it), --throw (RANK throws in its fifth step, by graph). Without a callback that ends the process:
+// --abort (as --throw: all aborts must come to their ends), --adopt (as that, eager, and
+// communicator and stream are not the executor's), --deadline (as --stall: aborts that do not end
+// are left).
 // Not: virtual ranks (virtual_test.cpp).
 #include <cstdint>
 #include <cstdio>
@@ -118,6 +119,67 @@ void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommun
               "a rank without a colour is in no part");
 }
 
+/// Messages of 64 MB, whose registered memory NCCL uses directly (protocol Simple): addresses as
+/// schedules have them, null where a rank gives or takes nothing.
+void registered(gpu::Checks& checks, cuda::CudaDevice& device, const Schedule& schedule, cuda::NcclCommunicator own) {
+  using Ranks = cuda::RankCommunicators<cuda::CudaDevice, cuda::NcclCommunicator>;
+  const int ranks = own.ranks();
+  const int rank = own.rank();
+  const std::int64_t count = (std::int64_t{1} << 24) / ranks;  // of each rank's part
+  const auto all = static_cast<std::size_t>(count * ranks);
+  const std::size_t bytes = all * sizeof(float);
+  cuda::CommunicatorPlan plan;
+  plan.members.resize(1);
+  for (int r = 0; r < ranks; ++r) plan.members[0].push_back(Rank{r});
+  plan.traffic = {cuda::Traffic::collectives};
+  plan.rounds = {{0}};
+  Ranks communicators{schedule, std::move(own)};
+  std::byte* const from = communicators.allocate(device, 2 * bytes);
+  std::byte* const to = from + bytes;
+  communicators.split(plan);
+  communicators.enroll(communicators.is_direct());
+  auto* const window = reinterpret_cast<float*>(device.allocate_host(bytes));
+  const auto stream = device.make_stream(cuda::Priority::normal);
+  const auto done = device.make_event(false);
+  const auto value = [](int of, std::size_t i) { return static_cast<float>((static_cast<std::size_t>(of) * 31 + i) & 15); };
+  const auto test = [&](const char* what, Op op, bool gives, bool takes, std::int64_t numbers, auto&& wanted) {
+    for (std::size_t i = 0; i < all; ++i) window[i] = value(rank, i);
+    device.upload(from, reinterpret_cast<std::byte*>(window), bytes, stream);
+    device.clear(to, bytes, stream);
+    Ranks::Step step;
+    step.op = op;
+    step.stream = stream;
+    step.communicator = 0;
+    step.peer = op == Op::pass ? 1 - rank : 1;
+    step.count = numbers;
+    step.from = gives ? from : nullptr;
+    step.to = takes ? to : nullptr;
+    if (gives || takes) communicators.communicate(step, {}, device);
+    device.download(reinterpret_cast<std::byte*>(window), to, bytes, stream);
+    device.record(done, stream);
+    while (!device.finished(done)) {
+      communicators.check();
+      std::this_thread::yield();
+    }
+    bool same = true;
+    for (std::size_t i = 0; takes && i < all; ++i) same = same && window[i] == wanted(i);
+    checks.that(same, concat(what, " of 64 MB of registered memory"));
+  };
+  const auto sum = [&](std::size_t i) {
+    float result = 0;
+    for (int r = 0; r < ranks; ++r) result += value(r, i);
+    return result;
+  };
+  const auto whole = static_cast<std::int64_t>(all);
+  const auto part = static_cast<std::size_t>(count);
+  test("a broadcast", Op::broadcast, rank == 1, true, whole, [&](std::size_t i) { return value(1, i); });
+  test("an all-gather", Op::all_gather, true, true, count,
+       [&](std::size_t i) { return value(static_cast<int>(i / part), i % part); });
+  test("a send", Op::pass, rank == 0, rank == 1, whole, [&](std::size_t i) { return value(0, i); });
+  test("a reduce", Op::reduce, true, rank == 1, whole, sum);
+  test("an all-reduce", Op::all_reduce, true, true, whole, sum);
+}
+
 /// @param compute  a stream to compute on that the executor does not own; none: its own
 gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session, bool graph,
                    cuda::NcclCommunicator world, std::optional<cudaStream_t> compute = std::nullopt) {
@@ -173,6 +235,7 @@ int main(int argc, char** argv) {
     options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0};
     const bool alone = forever && (names[0] == "--abort" || names[0] == "--adopt" || names[0] == "--deadline");
     if (!alone) options.watch.failed = sim::leave;
+    options.nccl.register_memory = true;  // whatever the version
     cuda::Session session{cuda::read_environment(environ), options};
     session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
     cuda::check(cudaSetDevice(session.device()), "cudaSetDevice");
@@ -190,6 +253,10 @@ int main(int argc, char** argv) {
     cuda::CudaDevice device{session.device()};
     collectives<float>(checks, device, world);
     collectives<Bfloat16>(checks, device, world);
+    if (session.ranks() == 2) {  // of more they would say the same, later
+      registered(checks, device, gpu::schedule_of(reference, "fsdp", nodes).value(),
+                 world.split(0, rank, cuda::Traffic::collectives).value());
+    }
     for (const std::string& name : names) {
       const auto schedule = gpu::schedule_of(reference, name, nodes);
       if (!schedule) continue;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "software_gpu/nccl_calls.hpp"
+#include "software_gpu/nccl_registration.hpp"
 
 using namespace software_gpu;
 
@@ -28,7 +29,7 @@ int blocks_of(const ncclConfig_t* config) {
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = nccl_version();
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "software_gpu/nccl_registration.hpp"
+
 namespace software_gpu {
 namespace {
 
@@ -117,15 +119,24 @@ ncclResult_t problem_of(const Operation& what, const Communicator::Place& place)
 }
 
 /// Where any member's memory of an operation is registered, all members' must be (NCCL's manual,
-/// user buffer registration).
+/// user buffer registration), and be used by the kernels of all or of none.
 Operation with_registration(Operation what, const Communicator& by) {
   const auto ranks = static_cast<std::size_t>(by.place().ranks);
   const bool root = what.peer == by.place().rank;
   const std::size_t bytes = what.count * size_of(what.type);
   const bool reads = what.kind != Kind::receive && (what.kind != Kind::broadcast || root);
   const bool writes = what.kind != Kind::send && (what.kind != Kind::reduce || root);
-  what.registered = (!reads || by.has_memory(what.from, what.kind == Kind::reduce_scatter ? bytes * ranks : bytes)) &&
-                    (!writes || by.has_memory(what.to, what.kind == Kind::all_gather ? bytes * ranks : bytes));
+  const std::vector<std::string>& hosts = by.hosts();
+  const auto elsewhere = [&](const std::string& host) { return host != hosts[static_cast<std::size_t>(by.place().rank)]; };
+  cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(what.stream, &captured);
+  const CallMemory memory{by.has_memory(what.from, what.kind == Kind::reduce_scatter ? bytes * ranks : bytes),
+                          by.has_memory(what.to, what.kind == Kind::all_gather ? bytes * ranks : bytes),
+                          captured != cudaStreamCaptureStatusNone,
+                          what.between_two() ? elsewhere(hosts.at(static_cast<std::size_t>(what.peer)))
+                                             : std::any_of(hosts.begin(), hosts.end(), elsewhere)};
+  what.registered = (!reads || memory.from) && (!writes || memory.to);
+  what.direct = used_directly(what, memory, by.place().ranks);
   return what;
 }
 
@@ -135,11 +146,11 @@ ncclResult_t add_to_group(const Operation& what, const Shared& by, const char* c
   if (what.count == 0 && !what.between_two()) return ncclSuccess;  // NCCL, too, discards it
   const auto known = std::find_if(group.batches.begin(), group.batches.end(), [&](const Batch& one) { return one.by == by; });
   if (known == group.batches.end()) {
-    group.batches.push_back({by, {what}});
+    group.batches.push_back({by, {with_registration(what, *by)}});
   } else if (known->operations.front().stream != what.stream) {
     return refuse(ncclInvalidUsage, "a communicator on two streams of one group, which this stand-in cannot do");
   } else {
-    known->operations.push_back(what);
+    known->operations.push_back(with_registration(what, *by));
   }
   return ncclSuccess;
 }
@@ -180,9 +191,13 @@ void carry_out_split(const Shared& parent, int colour, int key, bool blocking, i
     const Communicator::Place& place = parent->place();
     const Wish& first = wishes.at(static_cast<std::size_t>(members.front().second));
     const auto rank = std::find(members.begin(), members.end(), std::pair{key, place.rank}) - members.begin();
-    *made = add_handle(
+    const auto child =
         std::make_shared<Communicator>(Communicator::Place{first.broker.data(), first.name.data(), static_cast<int>(rank),
-                                                           static_cast<int>(members.size()), place.device, blocking, blocks}));
+                                                           static_cast<int>(members.size()), place.device, blocking, blocks});
+    std::vector<std::string> hosts;
+    for (const auto& [unused, member] : members) hosts.push_back(parent->hosts().at(static_cast<std::size_t>(member)));
+    child->set_hosts(std::move(hosts));
+    *made = add_handle(child);
   });
 }
 
@@ -249,7 +264,7 @@ ncclResult_t abort(ncclComm_t comm) {
 ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call) {
   const Shared by = find(comm, call);
   begin_group();
-  const ncclResult_t added = add_to_group(with_registration(what, *by), by, call);
+  const ncclResult_t added = add_to_group(what, by, call);
   if (added != ncclSuccess) group.error = added;
   const ncclResult_t ended = end_group();
   return added != ncclSuccess ? added : ended;
@@ -262,6 +277,9 @@ std::string new_name() {
 ncclResult_t initialize(const Shared& one) {
   return carry_out(one, [one] {
     const std::vector<std::string> gpus = one->exchange("init", own_gpu(one->place().device));
+    std::vector<std::string> hosts;
+    for (const std::string& gpu : gpus) hosts.push_back(gpu.substr(0, gpu.rfind(' ')));
+    one->set_hosts(std::move(hosts));
     for (std::size_t r = 0; r < gpus.size(); ++r) {
       const auto first = static_cast<std::size_t>(std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin());
       if (first == r) continue;

@@ -73,6 +73,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool remove_memory(void* handle);
   /// Whether all of it is registered.
   bool has_memory(const void* at, std::size_t bytes) const;
+  /// [rank] once, by the call that makes the communicator
+  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+  const std::vector<std::string>& hosts() const { return hosts_; }
 
   // ---- meetings of members
 
@@ -116,6 +119,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void set_failed(ncclResult_t why, const std::string& words);  // mutex_ is held
 
   const Place place_;
+  std::vector<std::string> hosts_;
   void* memory_ = nullptr;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

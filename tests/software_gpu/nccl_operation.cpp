@@ -19,6 +19,7 @@ struct Head {
   int root;
   std::uint64_t count;
   bool registered;
+  bool direct;
 };
 
 Head read(const std::string& head) {
@@ -104,6 +105,7 @@ std::string head_of(const Operation& operation) {
   head.root = operation.between_two() ? 0 : operation.peer;
   head.count = operation.count;
   head.registered = operation.registered;
+  head.direct = operation.direct;
   std::string text(sizeof head, '\0');
   std::memcpy(text.data(), &head, sizeof head);
   return text;
@@ -115,7 +117,7 @@ std::string describe(const std::string& head) {
   const Head one = read(head);
   return std::string{names.at(static_cast<std::size_t>(one.kind))} + "(count " + std::to_string(one.count) + ", type " +
          std::to_string(one.type) + ", op " + std::to_string(one.op) + ", root " + std::to_string(one.root) +
-         (one.registered ? ", registered)" : ")");
+         (one.registered ? ", registered" : "") + (one.direct ? ", direct)" : ")");
 }
 
 bool fit(const std::string& one, const std::string& other) {
@@ -123,7 +125,7 @@ bool fit(const std::string& one, const std::string& other) {
   const Head b = read(other);
   const bool two = a.kind == Kind::send || a.kind == Kind::receive;
   return (two || a.kind == b.kind) && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count &&
-         a.registered == b.registered;
+         a.registered == b.registered && a.direct == b.direct;
 }
 
 Part part_of(const Operation& operation, int rank, int ranks) {
@@ -138,9 +140,10 @@ void complete(const Operation& operation, int rank, const std::vector<Part>& par
   const auto put = [&](std::size_t part, std::size_t at) {
     const std::string& data = parts[part].data;
     char* const to = static_cast<char*>(operation.to) + at;
-    // What is in its place already is not written: others may read it meanwhile, as root's weights
-    // in a broadcast.
-    if (!data.empty() && to != operation.from) std::memcpy(to, data.data(), data.size());
+    // What this member sends from its place is not written: others may read it meanwhile, as root's
+    // weights in a broadcast.
+    const bool sent = operation.kind != Kind::broadcast || operation.peer == rank;
+    if (!data.empty() && !(sent && to == operation.from)) std::memcpy(to, data.data(), data.size());
   };
   switch (operation.kind) {
     case Kind::send:

@@ -27,6 +27,7 @@ struct Operation {
   int peer;        ///< or root; otherwise 0
   cudaStream_t stream;
   bool registered = false;  ///< all memory of it is
+  bool direct = false;      ///< this member's kernel uses that memory (nccl_registration.hpp)
 
   bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
   bool reduces() const { return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce; }

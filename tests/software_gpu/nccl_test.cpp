@@ -140,6 +140,30 @@ TEST_CASE("memory is registered on all members of an operation or on none") {
   }
 }
 
+TEST_CASE("a large broadcast of registered memory has a source on all members, or hangs with NCCL 2.24 to 2.28") {
+  int version = 0;
+  ncclGetVersion(&version);
+  const bool hangs = version >= NCCL_VERSION(2, 24, 0) && version < NCCL_VERSION(2, 29, 0);
+  for (const std::size_t count : {std::size_t{1} << 10, std::size_t{1} << 20}) {
+    for (const bool both : {true, false}) {
+      for_two([&](Member& one) {
+        one.connect();
+        void* memory = nullptr;
+        void* handle = nullptr;
+        CHECK(ncclMemAlloc(&memory, count * sizeof(float)) == ncclSuccess);
+        CHECK(ncclCommRegister(one.comm, memory, count * sizeof(float), &handle) == ncclSuccess);
+        ncclBroadcast(both || one.rank == 0 ? memory : nullptr, memory, count, ncclFloat, 0, one.comm, one.stream);
+        settled(one.comm);
+        cudaStreamSynchronize(one.stream);
+        const bool used = count > 1 << 10;
+        CHECK(state_of(one.comm) == (hangs && used && !both ? ncclInternalError : ncclSuccess));
+        CHECK(ncclCommDeregister(one.comm, handle) == ncclSuccess);
+        CHECK(ncclMemFree(memory) == ncclSuccess);
+      });
+    }
+  }
+}
+
 TEST_CASE("an abort ends what waits for another rank") {
   for_two([](Member& one) {
     one.connect();
