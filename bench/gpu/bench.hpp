@@ -133,7 +133,7 @@ inline double seconds_of(tawpipe::cuda::CudaDevice& device, cudaStream_t stream,
     for (int i = 0; i < repeat; ++i) call();
     device.record(end, stream);
     while (!device.finished(end)) std::this_thread::yield();
-    if (run > 0) best = std::min(best, device.seconds_between(begin, end) / repeat);
+    if (run > 0) best = std::min(best, device.seconds_between(begin, end).value() / repeat);
   }
   return best;
 }

@@ -82,7 +82,7 @@ class KernelBench {
       for (int i = 0; i < calls; ++i) call();
       device_.record(end, stream_);
       while (!device_.finished(end)) std::this_thread::yield();
-      if (run > 0) took.push_back(device_.seconds_between(begin, end) / calls);
+      if (run > 0) took.push_back(device_.seconds_between(begin, end).value() / calls);
     }
     std::nth_element(took.begin(), took.begin() + 2, took.end());
     return took[2];

@@ -132,9 +132,12 @@ cudaError_t record(Event& event, cudaStream_t handle, bool external) {
   }
   if (stream.capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
   if (external) {
-    stream.capture->add(stream, [&event] {
+    stream.capture->add(stream, [&event] {  // which is told a little later, when the graph may be at its end
       const auto mark = std::make_shared<Mark>();
-      mark->reach();
+      std::thread([mark, now = std::chrono::steady_clock::now()] {
+        std::this_thread::sleep_for(std::chrono::microseconds{100});
+        mark->reach(now);
+      }).detach();
       const std::lock_guard own{state_mutex()};
       event.last = mark;
     });

@@ -34,8 +34,8 @@ inline std::int64_t setting(const char* name, std::int64_t otherwise) {
 /// A place in a stream's work: whether it has been reached, and when.
 class Mark {
  public:
-  void reach() {
-    when_ = std::chrono::steady_clock::now();
+  void reach(std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now()) {
+    when_ = when;
     reached_ = true;
     reached_.notify_all();
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "support/emulated_machine.hpp"
@@ -48,7 +49,12 @@ class EmulatedDevice {
   void record(Event event, Stream stream) { machine_->record(event.number, stream.number); }
   void wait(Stream stream, Event event) { machine_->wait(stream.number, event.number); }
   bool finished(Event event) { return machine_->finished(event.number); }
-  double seconds_between(Event from, Event to) const { return machine_->time(to.number) - machine_->time(from.number); }
+  std::optional<double> seconds_between(Event from, Event to) const {
+    const std::optional<double> begin = machine_->time(from.number);
+    const std::optional<double> end = machine_->time(to.number);
+    if (!begin || !end) return std::nullopt;
+    return *end - *begin;
+  }
 
   void clear(std::byte* to, std::size_t bytes, Stream stream) {
     machine_->enqueue(stream.number, [=] { std::memset(to, 0, bytes); });

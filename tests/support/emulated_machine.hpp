@@ -89,8 +89,10 @@ class EmulatedMachine {
     }
     return false;
   }
-  double time(int event) const {
+  /// None: of an event that a graph has recorded, when it is asked for first.
+  std::optional<double> time(int event) {
     const Lock lock{mutex_};
+    if (early_.erase(event) > 0) return std::nullopt;
     const int mark = events_[static_cast<std::size_t>(event)];
     const std::int64_t at = mark == never ? never : marks_[static_cast<std::size_t>(mark)];
     if (at == never) throw tawpipe::DeviceError("the time of an event that was not reached");
@@ -121,7 +123,10 @@ class EmulatedMachine {
     const int begin = make_event();
     record(begin, stream);
     for (const auto& [captured, own] : launched.streams) wait(own, begin);
-    for (const auto& [captured, item] : launched.items) put(launched.streams.at(captured), item);
+    for (const auto& [captured, item] : launched.items) {
+      if (item.kind == Item::Kind::record) early_.insert(item.event);
+      put(launched.streams.at(captured), item);
+    }
     for (const auto& [captured, own] : launched.streams) {
       const int end = make_event();
       record(end, own);
@@ -313,6 +318,7 @@ class EmulatedMachine {
   std::vector<std::optional<Capture>> capture_;  ///< [device]
   std::vector<int> events_;                      ///< [event] the last mark
   std::vector<std::int64_t> marks_;              ///< [mark] when it was reached, or never
+  std::set<int> early_;                          ///< events whose time is not known at the first question
   std::vector<Graph> graphs_;
   std::vector<Communicator> communicators_;
   std::vector<std::size_t> ready_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ class NullDevice {
   void record(Event, Stream) { ++calls; }
   void wait(Stream, Event) { ++calls; }
   bool finished(Event) const { return true; }
-  double seconds_between(Event, Event) const { return 0; }
+  std::optional<double> seconds_between(Event, Event) const { return 0; }
   void clear(std::byte*, std::size_t, Stream) { ++calls; }
   void copy(std::byte*, const std::byte*, std::size_t, Stream) { ++calls; }
   void upload(std::byte*, const std::byte*, std::size_t, Stream) { ++calls; }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -108,9 +109,14 @@ class CudaDevice {
     check(status, "cudaEventQuery");
     return true;
   }
-  double seconds_between(const Event& begin, const Event& end) {
+  std::optional<double> seconds_between(const Event& begin, const Event& end) {
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, begin.time, end.time), "cudaEventElapsedTime");
+    const cudaError_t status = cudaEventElapsedTime(&milliseconds, begin.time, end.time);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+      return std::nullopt;
+    }
+    check(status, "cudaEventElapsedTime");
     return static_cast<double>(milliseconds) * 1e-3;
   }
 

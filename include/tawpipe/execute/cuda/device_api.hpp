@@ -65,8 +65,9 @@ concept DeviceApi = std::movable<D> &&
   { device.wait(stream, event) } -> std::same_as<void>;
   /// whether its last mark was reached; true: never recorded
   { device.finished(event) } -> std::same_as<bool>;
-  /// from one timed event to another, both finished
-  { device.seconds_between(event, event) } -> std::same_as<double>;
+  /// from one timed event to another; none: not known yet, which may last beyond the end of the
+  /// graph that has recorded them
+  { device.seconds_between(event, event) } -> std::same_as<std::optional<double>>;
 
   { device.clear(to, bytes, stream) } -> std::same_as<void>;  ///< to zero
   /// on the device, or to or from page-locked memory

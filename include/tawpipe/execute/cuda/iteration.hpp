@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -73,6 +74,29 @@ inline std::vector<TaskId> issue_order(const Schedule& schedule, const Timeline*
   return order;
 }
 
+/// Waits until `ready()`, without occupying a core. `poll` is called now and then and may throw.
+/// @return false after `limit` seconds (0: never)
+template <class Ready, class Poll>
+bool await(Ready&& ready, double limit, Poll&& poll) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int turn = 0; !ready(); ++turn) {
+    poll();
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (limit > 0 && std::chrono::duration<double>(waited).count() > limit) return false;
+    if (turn < 64) {
+      std::this_thread::yield();
+    } else {
+      pause_after(waited, std::chrono::microseconds{20});
+    }
+  }
+  return true;
+}
+/// The same until an event is reached.
+template <DeviceApi Device, class Poll>
+bool await(Device& device, typename Device::Event event, double limit, Poll&& poll) {
+  return await([&] { return device.finished(event); }, limit, poll);
+}
+
 /// The times of tasks, measured by events on their streams.
 template <DeviceApi Device>
 class TaskClock {
@@ -108,14 +132,15 @@ class TaskClock {
   void launched() { launched_.store(iteration_); }
 
   /// Tasks not measured here start and end at 0. @pre the iteration has ended
+  /// @throws DeviceError  if a time is not known 10 s after that.
   Timeline read(Device& device) const {
     Timeline timeline;
     timeline.start.resize(at_.size());
     timeline.end.resize(at_.size());
     for (std::size_t t = 0; t < at_.size(); ++t) {
       if (at_[t] < 0) continue;
-      timeline.start[t] = point(device.seconds_between(begin_, of(id<TaskId>(t)).start));
-      timeline.end[t] = std::max(timeline.start[t], point(device.seconds_between(begin_, of(id<TaskId>(t)).end)));
+      timeline.start[t] = point_of(device, of(id<TaskId>(t)).start);
+      timeline.end[t] = std::max(timeline.start[t], point_of(device, of(id<TaskId>(t)).end));
     }
     return timeline;
   }
@@ -150,8 +175,15 @@ class TaskClock {
   /// here is older.
   bool reached(Device& device, typename Device::Event event, std::size_t place) const {
     if (recorded_[place].load() != iteration_ && launched_.load() != iteration_) return false;  // not issued so far
-    return device.finished(armed_) && device.finished(event) &&
-           device.seconds_between(before_, event) >= device.seconds_between(before_, armed_);
+    if (!device.finished(armed_) || !device.finished(event)) return false;
+    const std::optional<double> at = device.seconds_between(before_, event);
+    return at && at >= device.seconds_between(before_, armed_);
+  }
+  TimePoint point_of(Device& device, typename Device::Event event) const {
+    std::optional<double> seconds;
+    const auto known = [&] { return (seconds = device.seconds_between(begin_, event)).has_value(); };
+    if (!await(known, 10, [] {})) throw DeviceError("the time of a task is not known 10 s after the end of its iteration");
+    return point(*seconds);
   }
   std::size_t place(TaskId task) const { return static_cast<std::size_t>(at_[index(task)]); }
   const Events& of(TaskId task) const { return events_[place(task)]; }
@@ -169,25 +201,6 @@ class TaskClock {
   /// the last iteration that was a graph's launch
   std::atomic<std::uint32_t> launched_{0};
 };
-
-/// Waits until an event is reached, without occupying a core. `poll` is called now and then and may
-/// throw.
-/// @return false after `limit` seconds (0: never)
-template <DeviceApi Device, class Poll>
-bool await(Device& device, typename Device::Event event, double limit, Poll&& poll) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int turn = 0; !device.finished(event); ++turn) {
-    poll();
-    const auto waited = std::chrono::steady_clock::now() - begin;
-    if (limit > 0 && std::chrono::duration<double>(waited).count() > limit) return false;
-    if (turn < 64) {
-      std::this_thread::yield();
-    } else {
-      pause_after(waited, std::chrono::microseconds{20});
-    }
-  }
-  return true;
-}
 
 /// The message for an iteration that takes too long. @param each  calls its argument with rank,
 /// lane and the first task there that has not ended, or none
