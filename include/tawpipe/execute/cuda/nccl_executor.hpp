@@ -49,8 +49,8 @@ class NcclExecutor {
   /// Collective: all ranks of `world` call it, and split it.
   /// @param world    all ranks of the schedule, with the same numbers; a framework's may be adopted
   /// @param compute  a framework's stream for computation; it is used, not owned
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types, or if
-  /// its ranks differ from those of `world`. DeviceError  if device or communicator fails.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types and
+  /// check_gradients, or if its ranks differ from those of `world`. DeviceError  if device or communicator fails.
   template <class MakeLayer>
   NcclExecutor(const Schedule& schedule, Device device, Communicator world, MakeLayer&& make_layer, Optimizer optimizer,
                ExecutorOptions options = {}, std::optional<Stream> compute = std::nullopt)
@@ -74,6 +74,7 @@ class NcclExecutor {
         optimizer_{std::move(optimizer)},
         progress_{schedule, program_, rank_, options.watch},
         observer_{[this] { look(); }, options.failed} {
+    check_gradients<Layer>(memory_.types());
     if (options.watch != nullptr) {
       options.watch->describe_by(
           [&schedule](int lane, std::int32_t task) { return describe_on_lane(schedule, lane, TaskId{task}); },
@@ -220,8 +221,7 @@ class NcclExecutor {
 
   void allocate(std::optional<Stream> compute) {
     const auto bytes = static_cast<std::size_t>(memory_.bytes());
-    std::byte* const begin = communicators_.allocate(device_, bytes);
-    memory_.place(begin, device_.allocate_host(static_cast<std::size_t>(memory_.host_bytes())));
+    memory_.place(communicators_.allocate(device_, bytes), device_.allocate_host(static_cast<std::size_t>(memory_.host_bytes())));
     host_input_ = device_.allocate_host(memory_.input().size());
     host_output_ = device_.allocate_host(memory_.output().size());
     for (int lane = 0; lane < program_.lanes(); ++lane) {

@@ -55,4 +55,18 @@ inline NumberTypes number_types(const Workload& work) {
   return {.weight = type, .gradient = bytes.gradient == 4 ? Dtype::f32 : type, .master = bytes.optimizer == 12};
 }
 
+/// @throws InputError  if a layer computes gradients of parameters in other numbers
+/// (Layer::Gradient, where it has any): it would write beyond their memory.
+template <class Layer>
+void check_gradients(const NumberTypes& types) {
+  if constexpr (requires { typename Layer::Gradient; }) {
+    constexpr std::int64_t size = sizeof(typename Layer::Gradient);
+    if (size == size_bytes(types.gradient)) return;
+    throw InputError(concat("the schedule has gradients of ", size_bytes(types.gradient),
+                            " bytes and the layer computes them in ", size,
+                            size == 4 ? "; set Workload::parameter_bytes(trained_bytes(dtype)) before it is built"
+                                      : "; take a layer whose gradients are float32"));
+  }
+}
+
 }  // namespace tawpipe::cuda

@@ -40,8 +40,8 @@ class VirtualExecutor {
   using Event = typename Device::Event;
 
   /// @param make_layer  called once a rank
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types.
-  /// DeviceError  if the device has not enough memory.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types and
+  /// check_gradients. DeviceError  if the device has not enough memory.
   template <class MakeLayer>
   VirtualExecutor(const Schedule& schedule, Device device, MakeLayer&& make_layer, Optimizer optimizer,
                   ExecutorOptions options = {})
@@ -213,6 +213,7 @@ class VirtualExecutor {
     const auto ranks = static_cast<std::size_t>(schedule_.ranks());
     const std::size_t lanes = schedule_.lanes().size();
     const NumberTypes numbers = number_types(schedule_.workload());
+    check_gradients<Layer>(numbers);
     std::vector<std::int64_t> staging(ranks * lanes, 0);
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       const Task& task = schedule_.tasks()[t];

@@ -30,6 +30,8 @@ namespace tawpipe::inline v0::layers::cuda {
 template <class T, class G = float>
 class Llama {
  public:
+  using Gradient = G;
+
   /// @param choices  shared by all layers of a program, which it must outlive: the algorithms of
   /// their products are found by trial, here, which takes memory temporarily and may give other
   /// bits in another run; null: cuBLASLt's heuristic chooses

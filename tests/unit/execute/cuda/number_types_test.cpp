@@ -31,6 +31,25 @@ TEST_CASE("numbers follow from the model's dtype and the bytes a parameter takes
   CHECK(!cuda::number_types(work(Dtype::f32, {4, 4, 8})).master);
 }
 
+TEST_CASE("a layer whose gradients have other numbers than the schedule's memory is refused") {
+  struct Wide {
+    using Gradient = float;
+  };
+  struct Narrow {
+    using Gradient = std::uint16_t;
+  };
+  struct Any {};
+  const auto unsaid = cuda::number_types(work(Dtype::bf16, {}));
+  const auto trained = cuda::number_types(work(Dtype::bf16, trained_bytes(Dtype::bf16)));
+  CHECK_THROWS_WITH_AS(cuda::check_gradients<Wide>(unsaid),
+                       doctest::Contains("set Workload::parameter_bytes(trained_bytes(dtype))"), InputError);
+  CHECK_THROWS_WITH_AS(cuda::check_gradients<Narrow>(trained), doctest::Contains("of 4 bytes and the layer computes them in 2"),
+                       InputError);
+  CHECK_NOTHROW(cuda::check_gradients<Narrow>(unsaid));
+  CHECK_NOTHROW(cuda::check_gradients<Wide>(trained));
+  CHECK_NOTHROW(cuda::check_gradients<Any>(unsaid));
+}
+
 TEST_CASE("sizes that no numbers have are refused") {
   CHECK_THROWS_WITH_AS(cuda::number_types(work(Dtype::f64, {8, 8, 16})), doctest::Contains("not in float64"), InputError);
   CHECK_THROWS_WITH_AS(cuda::number_types(work(Dtype::bf16, {4, 4, 8})), doctest::Contains("weights take 2, gradients 2 or 4"),
