@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tawpipe/core/text_file.hpp"
 #include "tawpipe/topology/devices.hpp"
 
 using namespace tawpipe;
@@ -31,6 +32,15 @@ TEST_CASE("measured figures come back from their file") {
   cost.changes = file.changes;
   CHECK(cost.changes.size() == 4);  // memory, products and their start, the gap
   CHECK(cost.curves(device) == fitted.curves);
+}
+
+TEST_CASE("the H200's figures are read") {
+  const std::string path = TAWPIPE_TEST_DATA "/../../bench/results/h200/measured.json";
+  const CurvesFile file = parse_curves_json(read_text_file(path, "the figures", 1), path);
+  CHECK(file.device == "H200-141G");
+  KernelCost cost;
+  cost.changes = file.changes;
+  CHECK(cost.curves(device_named("H200-141G")).products == doctest::Approx(0.779).epsilon(0.001));
 }
 
 TEST_CASE("a file that is none of measured figures is refused by its key") {

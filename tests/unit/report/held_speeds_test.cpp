@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text_file.hpp"
 
 using namespace tawpipe;
 
@@ -35,6 +36,13 @@ TEST_CASE("the program's lines are read by priority, in the order of CTAs, none 
   CHECK(high.sms == 132);
   CHECK(high.speeds == std::vector<HeldSpeed>{{8, 1}, {32, 0.75}});
   CHECK(parse_held_speeds(printed, "beside.json", "low").speeds == std::vector<HeldSpeed>{{8, 0.96}});
+}
+
+TEST_CASE("the H200's are read") {
+  const std::string path = TAWPIPE_TEST_DATA "/../../bench/results/h200/beside.jsonl";
+  const HeldSpeeds low = parse_held_speeds(read_text_file(path, "the speeds", 1), path, "low");
+  CHECK(low.sms == 132);
+  CHECK(low.speeds == std::vector<HeldSpeed>{{8, 0.9254}, {16, 0.8822}, {32, 0.8323}, {96, 0.3592}});
 }
 
 TEST_CASE("what is wrong is named, with its place") {
