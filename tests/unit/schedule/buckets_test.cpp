@@ -1,4 +1,4 @@
-// Tests of schedule/buckets.hpp: how many layers share a bucket.
+// Tests of schedule/buckets.hpp: how many layers share a bucket, and whose gradients have none.
 // Not: their messages (compose_test.cpp).
 #include "tawpipe/schedule/buckets.hpp"
 
@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "schedules.hpp"
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 namespace {
 
@@ -49,6 +52,25 @@ TEST_CASE("what follows the layers fills a bucket by itself, or goes with the la
   REQUIRE(together.size() == 3);
   CHECK(together.front().layer == 4);
   CHECK(together.front().edge_parameters == 15);
+}
+
+TEST_CASE("where one of a stage's two ranks computes nothing, neither sums its gradient in buckets") {
+  const Transformer model{.name = "m", .layers = 8, .hidden = 8, .heads = 4, .kv_heads = 2, .intermediate = 12, .vocab = 10};
+  const auto work = [&](std::int64_t microbatches) {
+    return Workload{model, {.sequence = 6, .microbatch_size = 1, .global_batch = microbatches}};
+  };
+  for (const char* name : {"chimera", "dualpipe"}) {
+    for (const std::int64_t microbatches : {1, 8}) {
+      CAPTURE(name);
+      CAPTURE(microbatches);
+      const Schedule logical = build_schedule(name, {.workload = work(microbatches), .nodes = DeviceGroups{{4}}, .options = {}});
+      const Schedule composed =
+          compose(logical, work(2 * microbatches), Mesh{.data = 2}.over(8), {.overlap_gradients = true, .bucket = 1});
+      CHECK(composed.parts().buckets.empty() == (microbatches == 1));
+      const Diagnostics found = validate(composed);
+      CHECK_MESSAGE(found.errors() == 0, found.text());
+    }
+  }
 }
 
 }  // namespace

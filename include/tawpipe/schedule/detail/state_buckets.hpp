@@ -41,24 +41,31 @@ inline EarlyMessages early_messages(const Schedule& logical, int holders, const 
 /// Source: Megatron-LM, core/distributed/distributed_data_parallel.py: bucket_size is None where
 /// pp_rank > 0, and for chunks after the first. States that are updated in pieces have none, as
 /// their gradient is summed before the first piece. Sharded parameters have none either: PyTorch
-/// sums after the last backward of a pipeline's stage (distributed/pipelining/stage.py).
+/// sums after the last backward of a pipeline's stage (distributed/pipelining/stage.py). Of a stage
+/// that several ranks hold, all sum in buckets or none: where one has no computation of its own, it
+/// only has what the schedule's own sum brings, to which another's buckets must not be added before.
 class StateBuckets {
  public:
   StateBuckets() = default;
   StateBuckets(const Schedule& logical, const EarlyMessages& early, const StateTravel& travel) {
     if (travel.bucket < 1 || travel.sharding == StateSharding::parameters || logical.workload().is_abstract()) return;
     const ParameterBlocks blocks = logical.workload().model().blocks();
+    const auto is_of_stage = [&](TaskId task, const Task& update) {
+      if (task == none<TaskId>) return false;
+      const Task& found = logical.task(task);
+      return is_work(found.op) && found.stage == update.stage && found.rank == update.rank;
+    };
+    const bool all_summed = std::all_of(early.updates.begin(), early.updates.end(), [&](const StateUses& uses) {
+      const Task& update = logical.task(uses.update);
+      return update.stage != StageId{0} ||
+             (is_of_stage(uses.last_work, update) && traits(logical.task(uses.last_work).op).passes.backward_weight);
+    });
     for (const StateUses& uses : early.updates) {
       const Task& update = logical.task(uses.update);
       if (update.stage != StageId{0} || uses.parameters == none<PiecesId> || uses.in_pieces) continue;
-      const auto is_of_stage = [&](TaskId task) {
-        if (task == none<TaskId>) return false;
-        const Task& found = logical.task(task);
-        return is_work(found.op) && found.stage == update.stage && found.rank == update.rank;
-      };
-      const bool summed =
-          travel.early_sums && is_of_stage(uses.last_work) && traits(logical.task(uses.last_work).op).passes.backward_weight;
-      const bool gathered = travel.early_gathers && is_of_stage(uses.first) && traits(logical.task(uses.first).op).passes.forward;
+      const bool summed = travel.early_sums && all_summed;
+      const bool gathered =
+          travel.early_gathers && is_of_stage(uses.first, update) && traits(logical.task(uses.first).op).passes.forward;
       if (!summed && !gathered) continue;
       std::vector<LayerBucket> buckets = buckets_of(blocks, logical.stage(update.stage), travel.bucket);
       if (buckets.size() < 2 || !are_all_of(buckets, logical.pieces(uses.parameters))) continue;
