@@ -109,6 +109,10 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
                                cudaStream_t stream) {
   return launch(kernel, {grid, block, shared, arguments}, stream);
 }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
+  if (config->numAttrs != 0) return fail(cudaErrorNotSupported);
+  return launch(kernel, {config->gridDim, config->blockDim, config->dynamicSmemBytes, arguments}, config->stream);
+}
 /// What the code of CUDA 12's nvcc calls.
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
                              cudaStream_t stream) {

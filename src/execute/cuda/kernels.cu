@@ -4,9 +4,11 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cub/block/block_reduce.cuh>
+#include <type_traits>
 
 #include "tawpipe/execute/cuda/check.hpp"
 
@@ -14,7 +16,7 @@ namespace tawpipe::inline v0::cuda::kernels {
 
 namespace {
 
-constexpr int threads = 256;
+constexpr int threads = 256;  // of a block
 
 template <class T>
 struct Wide {  // numbers are added in this
@@ -64,6 +66,17 @@ __host__ __device__ std::int64_t before_packs(const T* from, std::int64_t count)
   const auto offset = reinterpret_cast<std::uintptr_t>(from) % 16;
   const auto head = offset == 0 ? 0 : static_cast<std::int64_t>((16 - offset) / sizeof(T));
   return head < count ? head : count;
+}
+
+/// Enqueues a kernel: in place of <<<>>>, which a host's compiler does not know.
+template <class... P>
+void launch(void (*kernel)(P...), unsigned blocks, unsigned block_threads, cudaStream_t stream,
+            const std::type_identity_t<P>&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(block_threads);
+  config.stream = stream;
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), "launch of a kernel");
 }
 
 /// The sum over a block, right in its thread 0, in one order.
@@ -124,14 +137,14 @@ void add_typed(std::byte* to, const std::byte* from, std::int64_t count, cudaStr
     begin = before_packs(out, count);
     const std::int64_t packs = (count - begin) / Pack<T>::size;
     if (packs > 0) {
-      add_packs<<<blocks_for(packs, max_blocks), threads, 0, stream>>>(reinterpret_cast<Pack<T>*>(out + begin),
-                                                                       reinterpret_cast<const Pack<T>*>(in + begin), packs);
+      launch(add_packs<T>, blocks_for(packs, max_blocks), threads, stream, reinterpret_cast<Pack<T>*>(out + begin),
+             reinterpret_cast<const Pack<T>*>(in + begin), packs);
     }
-    if (begin > 0) add_numbers<<<1, threads, 0, stream>>>(out, in, begin);
+    if (begin > 0) launch(add_numbers<T>, 1, threads, stream, out, in, begin);
     begin += packs * Pack<T>::size;
   }
   if (begin < count) {
-    add_numbers<<<blocks_for(count - begin, max_blocks), threads, 0, stream>>>(out + begin, in + begin, count - begin);
+    launch(add_numbers<T>, blocks_for(count - begin, max_blocks), threads, stream, out + begin, in + begin, count - begin);
   }
 }
 
@@ -158,22 +171,20 @@ void with_type(Dtype type, const char* what, Use&& use) {
 void add(std::byte* to, const std::byte* from, std::int64_t count, Dtype type, cudaStream_t stream) {
   if (count <= 0) return;
   with_type(type, "a sum", [&](auto number) { add_typed<decltype(number)>(to, from, count, stream); });
-  check(cudaGetLastError(), "add");
 }
 
 void add_squares(float* sum, const std::byte* from, std::int64_t count, Dtype type, double* partials, cudaStream_t stream) {
   if (count <= 0) return;
   const unsigned blocks = blocks_for(count, square_partials);
   with_type(type, "a norm", [&](auto number) {
-    square_parts<<<blocks, threads, 0, stream>>>(partials, reinterpret_cast<const decltype(number)*>(from), count);
+    using T = decltype(number);
+    launch(square_parts<T>, blocks, threads, stream, partials, reinterpret_cast<const T*>(from), count);
   });
-  add_partials<<<1, threads, 0, stream>>>(sum, partials, static_cast<int>(blocks));
-  check(cudaGetLastError(), "add_squares");
+  launch(add_partials, 1, threads, stream, sum, partials, static_cast<int>(blocks));
 }
 
 void clip_scale(float* scale, const float* square, const StepScalars* scalars, cudaStream_t stream) {
-  clip<<<1, 1, 0, stream>>>(scale, square, scalars);
-  check(cudaGetLastError(), "clip_scale");
+  launch(clip, 1, 1, stream, scale, square, scalars);
 }
 
 }  // namespace tawpipe::cuda::kernels

@@ -3,6 +3,8 @@
 // Not: the bodies themselves (norm_bodies.hpp and the others in this folder).
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "tawpipe/layers/cuda/adamw_bodies.hpp"
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/check.hpp"
@@ -46,7 +48,7 @@ class DeviceBlock {
   /// In the same order in every run, and the same bits in all threads.
   template <class F, class Join>
   __device__ F over_block(F x, Join join) const {
-    __shared__ alignas(F) unsigned char memory[32 * sizeof(F)];  // a Pair is not made in shared memory
+    alignas(F) __shared__ unsigned char memory[32 * sizeof(F)];  // a Pair is not made in shared memory
     F* const of_warp = reinterpret_cast<F*>(memory);
     for (int distance = 16; distance > 0; distance /= 2) x = join(x, of_other(x, distance));
     const unsigned warp = threadIdx.x / 32;
@@ -75,9 +77,12 @@ template <class Body>
 void launch(const Body& body, cudaStream_t stream) {
   const Grid grid = body.grid();
   if (grid.blocks == 0) return;
-  run_body<<<dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.rows)), static_cast<unsigned>(grid.threads),
-             static_cast<std::size_t>(grid.shared) * sizeof(float), stream>>>(body);
-  check(cudaGetLastError(), "launch of a kernel");
+  cudaLaunchConfig_t config{};  // in place of <<<>>>, which a host's compiler does not know
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.rows));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(grid.shared) * sizeof(float);
+  config.stream = stream;
+  check(cudaLaunchKernelEx(&config, run_body<Body>, body), "launch of a kernel");
 }
 
 #define TAWPIPE_LAUNCHES_OF(T)                                         \

@@ -18,6 +18,10 @@
 #else
 #define TAWPIPE_HOST_DEVICE
 #endif
+/// Defined where a GPU's way is compiled: by nvcc, and by whoever compiles device code for a host.
+#if defined(__CUDA_ARCH__) && !defined(TAWPIPE_DEVICE_CODE)
+#define TAWPIPE_DEVICE_CODE
+#endif
 
 namespace tawpipe::inline v0::layers::cuda {
 
@@ -32,14 +36,14 @@ inline constexpr Dtype dtype_of = std::is_same_v<T, float>  ? Dtype::f32
 
 TAWPIPE_HOST_DEVICE inline float widen(float x) { return x; }
 TAWPIPE_HOST_DEVICE inline float widen(Bfloat16 x) {
-#ifdef __CUDA_ARCH__
+#ifdef TAWPIPE_DEVICE_CODE
   return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
 #else
   return static_cast<float>(x);
 #endif
 }
 TAWPIPE_HOST_DEVICE inline float widen(Half x) {
-#ifdef __CUDA_ARCH__
+#ifdef TAWPIPE_DEVICE_CODE
   return __half2float(__ushort_as_half(x.bits));
 #else
   return static_cast<float>(x);
@@ -52,7 +56,7 @@ TAWPIPE_HOST_DEVICE inline T narrow(float x) {
   if constexpr (std::is_same_v<T, float>) {
     return x;
   } else {
-#ifdef __CUDA_ARCH__
+#ifdef TAWPIPE_DEVICE_CODE
     T narrowed;
     if constexpr (std::is_same_v<T, Half>) {
       narrowed.bits = __half_as_ushort(__float2half_rn(x));
@@ -70,7 +74,7 @@ TAWPIPE_HOST_DEVICE inline T narrow(float x) {
 template <class T>
 inline constexpr int pack_size = 16 / int{sizeof(T)};
 
-#ifdef __CUDA_ARCH__
+#ifdef TAWPIPE_DEVICE_CODE
 inline constexpr bool on_device = true;
 #else
 inline constexpr bool on_device = false;
@@ -108,7 +112,7 @@ TAWPIPE_HOST_DEVICE inline Packed<W, T> load_packed(const T* from) {
     constexpr int each = pack_size<T>;
     for (int part = 0; part < W / each; ++part) {
       const Raw raw = reinterpret_cast<const Raw*>(from)[part];
-      memcpy(packed.at + part * each, &raw, 16);
+      memcpy(static_cast<void*>(packed.at + part * each), &raw, 16);
     }
   } else {
     for (int k = 0; k < W; ++k) packed.at[k] = from[k];
