@@ -45,7 +45,7 @@ pack() { # BUILD
   mkdir -p "$into/lib" "$(dirname "$archive")"
   for name in "${programs[@]}"; do cp "$from"/{tests,bench}/"$name" "$into/" 2>/dev/null; done
   cp "$from"/tests/gpu/*.reference "$from"/bin/tawpipe "$into/"
-  cp "$from"/bin/*.so "$from"/lib/tawpipe/*.so "$into/" 2>/dev/null
+  cp "$from"/bin/tawpipe-cuda.so "$into/"
   find "$into" -maxdepth 1 -type f ! -name '*.reference' -exec strip {} +
   find "$into" -maxdepth 1 -type f ! -name '*.reference' -exec ldd {} \; | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u \
     | grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libcuda)\.so' \
@@ -101,7 +101,7 @@ step() {
   if ((code == 124 && left < limit)); then code=null; fi  # the call's time was over, not the step's
   # A sanitizer or profiler that refuses this device has found nothing, right or wrong.
   if [[ $code != [0n]* ]] && grep -qE 'Device not supported|ERR_NVGPUCTRPERM|LibraryNotLoaded' "$said".???; then code=77; fi
-  if ((code == 127)) && [[ $numbers == tool ]]; then code=77; fi
+  if [[ $code == 127 && $numbers == tool ]]; then code=77; fi
   printf '{"call": %d, "step": "%s", "exit": %s, "seconds": %s}\n' "$call" "$name" "$code" "$(took "$begun")" >>"$results/steps.jsonl"
   if [[ $numbers == *.jsonl ]]; then grep '^{.*}$' "$said.out" >>"$results/$numbers"; fi
   { echo "== $name: exit $code: $*"; tail -c 30000 "$said.out"; tail -c 20000 "$said.err"; } >"$said.log"
