@@ -59,6 +59,16 @@ std::string vocabulary_text(const Problem& problem) {
                      format_percent(share, 0), format_count(part.k));
 }
 
+/// "; no SMs held by all-gathers and all-to-alls in a node; ...", or "".
+std::string zero_cta_text(const HeldSms& held) {
+  const auto text = [](ZeroCta reach, const char* what) {
+    if (reach == ZeroCta::off) return std::string{};
+    return concat("; no SMs held by ", what, reach == ZeroCta::node ? " inside nodes" : "");
+  };
+  return text(held.copy_engines, "all-gathers and all-to-alls") + text(held.puts, "messages") +
+         (held.launch_order_implicit ? "; communications start in the order of their calls" : "");
+}
+
 /// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
 std::string describe_cost(const Problem& problem) {
   const Cost& cost = problem.cost;
@@ -67,16 +77,17 @@ std::string describe_cost(const Problem& problem) {
       vocabulary_text(problem);
   const HeldSms* const held = held_sms_of(cost);
   if (held == nullptr) return times;
+  const std::string without = zero_cta_text(*held);
   if (!held->waiting && held->pair_ctas == 0) {
     const SpeedTable speeds = held->table(held->sms_of(problem.cluster.device(Rank{0})));
     const auto slower = [&](int ctas) { return format_percent(1 - speeds.speed(ctas), 0); };
     return fmt::format(
-        "{}; {} slower beside collectives{}", times, slower(held->collective_ctas),
-        held->state_ctas ? concat(", up to ", slower(*held->state_ctas), " beside those of weights or gradients") : "");
+        "{}; {} slower beside collectives{}{}", times, slower(held->collective_ctas),
+        held->state_ctas ? concat(", up to ", slower(*held->state_ctas), " beside those of weights or gradients") : "", without);
   }
-  return fmt::format("{}; SMs held: {} by a message, {} by a collective{}, {}", times, held->pair_ctas, held->collective_ctas,
+  return fmt::format("{}; SMs held: {} by a message, {} by a collective{}, {}{}", times, held->pair_ctas, held->collective_ctas,
                      held->state_ctas ? concat(", ", *held->state_ctas, " by one of weights or gradients") : "",
-                     held->speeds.empty() ? "computing with the rest" : "at measured speeds");
+                     held->speeds.empty() ? "computing with the rest" : "at measured speeds", without);
 }
 
 /// @param recompute  whether what is computed again belongs to the problem

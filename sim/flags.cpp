@@ -195,12 +195,17 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "none|layers|iteration", "Times");
   add_text(app, "--hold-sms", request.hold_sms,
            "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
-           "nccl (collectives that move data, as measured; default with --cost kernels), on, off or KEY=VALUE,...\n"
+           "nccl (collectives that move data, as measured; default with --cost kernels), on, off or [on,|nccl,]KEY=VALUE,...\n"
            "  ctas=8               SMs that a message between two devices holds at each\n"
            "  collective-ctas=16   and a collective at each member\n"
            "  state-ctas=N         and one of weights or gradients (default: as of others)\n"
            "  state-rate=224GBps   where its ring moves as much, else in proportion (default: at any bandwidth)\n"
            "  waiting=on|off       also while they wait for other devices (default on)\n"
+           "  copy-engines=node    all-gathers and even all-to-alls inside a node hold none (NCCL 2.28: NCCL_CTA_POLICY_ZERO);\n"
+           "                       network: between nodes too (NCCL 2.30.6); off (default)\n"
+           "  puts=node|network    nor do messages (NCCL 2.29: ncclPutSignal); off (default)\n"
+           "  launch-order=implicit  a device's communications start in the order of their calls (NCCL 2.26:\n"
+           "                       NCCL_LAUNCH_ORDER_IMPLICIT); off (default)\n"
            "  sms=N                of each device (default: the cluster's)\n"
            "  speeds=FILE          computing speeds measured by bench_gpu_beside (default: in proportion to the rest)\n"
            "  priority=high|low    of communication, in that file (default high)",

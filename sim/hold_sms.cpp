@@ -24,6 +24,18 @@ int parse_count(const std::string& key, const std::string& text, int least) {
   return *count;
 }
 
+bool parse_switch(const std::string& key, const std::string& text) {
+  if (text != "on" && text != "off") throw InputError(concat("--hold-sms: ", key, "=", one_line(text), " must be on or off"));
+  return text == "on";
+}
+
+ZeroCta parse_reach(const std::string& key, const std::string& text) {
+  if (text == "off") return ZeroCta::off;
+  if (text == "node") return ZeroCta::node;
+  if (text == "network") return ZeroCta::network;
+  throw InputError(concat("--hold-sms: ", key, "=", one_line(text), " must be off, node or network"));
+}
+
 }  // namespace
 
 HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
@@ -36,7 +48,10 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
   }
   std::string file;
   std::string priority;
-  const auto parts = split(text, ',');
+  auto parts = split(text, ',');
+  const bool measured = parts[0] == "nccl";
+  if (measured) held = measured_held_sms(device);
+  if (measured || parts[0] == "on") parts.erase(parts.begin());
   for (const auto& [key, value] : parse_options({parts.begin(), parts.end()}, example)) {
     if (key == "ctas") {
       held.pair_ctas = parse_count(key, value, 0);
@@ -46,10 +61,16 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
       held.state_ctas = parse_count(key, value, 0);
     } else if (key == "state-rate") {
       held.state_rate = parse_bandwidth(value);
-    } else if (key == "waiting" && (value == "on" || value == "off")) {
-      held.waiting = value == "on";
     } else if (key == "waiting") {
-      throw InputError(concat("--hold-sms: waiting=", one_line(value), " must be on or off"));
+      held.waiting = parse_switch(key, value);
+    } else if (key == "copy-engines") {
+      held.copy_engines = parse_reach(key, value);
+    } else if (key == "puts") {
+      held.puts = parse_reach(key, value);
+    } else if (key == "launch-order" && (value == "implicit" || value == "off")) {
+      held.launch_order_implicit = value == "implicit";
+    } else if (key == "launch-order") {
+      throw InputError(concat("--hold-sms: launch-order=", one_line(value), " must be implicit or off"));
     } else if (key == "sms") {
       held.sms = parse_count(key, value, 1);
     } else if (key == "speeds") {
@@ -59,9 +80,10 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
     } else if (key == "priority") {
       throw InputError(concat("--hold-sms: priority=", one_line(value), " must be high or low"));
     } else {
-      throw InputError(concat("--hold-sms: ", unknown_name("parameter", key,
-                                                           {"ctas", "collective-ctas", "state-ctas", "state-rate", "waiting",
-                                                            "sms", "speeds", "priority"})));
+      throw InputError(
+          concat("--hold-sms: ", unknown_name("parameter", key,
+                                              {"ctas", "collective-ctas", "state-ctas", "state-rate", "waiting", "sms", "speeds",
+                                               "priority", "copy-engines", "puts", "launch-order"})));
     }
   }
   if (held.is_off()) throw InputError("--hold-sms: with ctas=0 and collective-ctas=0 nothing is held; use off");

@@ -257,7 +257,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
             "measured:FILE" (docs/costs.md).
         cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
         hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
-            all communications, while they wait too; or "ctas=8,..." (docs/sweeps.md).
+            all communications, while they wait too; or "ctas=8,...", "nccl,copy-engines=node,..." (docs/sweeps.md).
         switches: Of the layout, as the command's flags: layout, sequence_parallel, context_exchange, expert_dispatch,
             shard_states, reshard, overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
 

@@ -158,6 +158,17 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   CHECK(fsdp("nccl") > fsdp("collective-ctas=16"));
   CHECK(fsdp("nccl") == fsdp("ctas=0,collective-ctas=16,state-ctas=47,waiting=off"));
   CHECK(fsdp("nccl") > fsdp("ctas=0,collective-ctas=16,state-ctas=47,waiting=off,state-rate=1TBps"));
+  // Gathers of weights are for copy engines, sums of gradients are not.
+  const std::string ahead = " --option prefetch=1";
+  CHECK(fsdp("nccl" + ahead) > fsdp("nccl,copy-engines=node" + ahead));
+  CHECK(fsdp("nccl,copy-engines=node" + ahead) > fsdp("off" + ahead));
+  CHECK(fsdp("nccl,puts=network" + ahead) == fsdp("nccl" + ahead));
+  const json ordered = parsed(run(ask + " --hold-sms on,puts=node,launch-order=implicit"));
+  CHECK(ordered.at("makespan_s").get<double>() <= on.at("makespan_s").get<double>());
+  CHECK(ordered.at("cost").get<std::string>().ends_with(
+      ", computing with the rest; no SMs held by messages inside nodes; communications start in the order of their calls"));
+  support::check_refused(run(ask + " --hold-sms puts=on"), {"puts=on must be off, node or network"});
+  support::check_refused(run(ask + " --hold-sms launch-order=1"), {"launch-order=1 must be implicit or off"});
   CHECK(on.at("held_sms").at("slowed_s").size() == 4);
   CHECK(on.at("held_sms").at("waiting_s")[3].get<double>() > 0);
   CHECK(on.at("cost").get<std::string>().ends_with("; SMs held: 8 by a message, 16 by a collective, computing with the rest"));

@@ -140,10 +140,10 @@ TEST_CASE("what held SMs cost is the length of computations less the work in the
                          .backward_input = 7_ms,
                          .backward_weight = 7_ms,
                          .transfer = 3_ms,
-                         .held_sms = {.pair_ctas = 20, .waiting = i % 2 == 0, .sms = 132}};
+                         .held_sms = {.pair_ctas = 20, .waiting = i % 2 == 0, .sms = 132, .launch_order_implicit = i % 3 == 0}};
     const Cluster cluster = support::cluster(schedule.ranks());
     const Timeline timeline = simulate(schedule, cluster, cost);
-    const HeldTime lost = held_time(schedule, cluster, timeline, cost.held_sms);
+    const HeldTime lost = held_time(schedule, cluster, timeline, cost.held_sms, {}, order_of_calls(schedule, cluster, cost));
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const double longer = to_seconds(timeline.duration_of(id<TaskId>(t)) - 7_ms);
       CHECK(std::abs(lost.task_s[t] - (is_compute(schedule.tasks()[t].op) ? longer : 0)) < 3e-12);

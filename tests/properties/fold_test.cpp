@@ -154,6 +154,9 @@ FoldDraw draw_fold(Random& random) {
     if (random.between(0, 1) == 0) held.state_ctas = random.between(5, 70);
     if (random.between(0, 1) == 0) held.state_rate = BytesPerSecond{random.real(1e8, 4e11)};
     held.waiting = random.between(0, 1) == 0;
+    held.copy_engines = static_cast<ZeroCta>(random.between(0, 2));
+    held.puts = static_cast<ZeroCta>(random.between(0, 2));
+    held.launch_order_implicit = random.between(0, 5) == 0;  // refused
     std::visit([&](auto& cost) { cost.held_sms = held; }, drawn.cost);
   }
   return drawn;

@@ -40,15 +40,19 @@ struct HeldChange {
 
 /// [rank] the changes in its held SMs, in time order.
 inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedule, const Cluster& cluster,
-                                                         const Timeline& timeline, const HeldSms& held) {
+                                                         const Timeline& timeline, const HeldSms& held,
+                                                         std::span<const TaskId> calls) {
   HeldCtas ctas{held, schedule, cluster};
-  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas.of(task) > 0; }};
+  const Arrivals arrivals{schedule,
+                          [&](const Task& task) { return calls.empty() ? ctas.of(task) > 0 : is_between_ranks(schedule, task); }};
   std::vector<std::int64_t> come;  // [arrival] if ranks that wait hold SMs
   if (held.waiting) {
     come.resize(arrivals.size(), 0);
     arrivals.for_each_predecessor([&](TaskId earlier, std::size_t arrival) {
       come[arrival] = std::max(come[arrival], timeline.end_of(earlier).picoseconds());
     });
+    arrivals.for_each_launch(
+        calls, [&](std::size_t earlier, std::size_t arrival) { come[arrival] = std::max(come[arrival], come[earlier]); });
   }
   std::vector<std::vector<HeldChange>> changes(static_cast<std::size_t>(schedule.ranks()));
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -73,10 +77,11 @@ inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedul
 /// for its share of them.
 /// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
 /// differ
+/// @param calls  that the timeline was simulated with (order_of_calls)
 /// Complexity: O((tasks + members) log members), and for each computation the changes during it.
 inline HeldTime held_time(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, const HeldSms& held,
-                          std::span<const Rank> same_as = {}) {
-  const auto changes = detail::held_changes(schedule, cluster, timeline, held);
+                          std::span<const Rank> same_as = {}, std::span<const TaskId> calls = {}) {
+  const auto changes = detail::held_changes(schedule, cluster, timeline, held, calls);
   HeldTime result{std::vector<double>(changes.size()), std::vector<double>(changes.size()),
                   std::vector<double>(schedule.tasks().size())};
   std::vector<std::vector<std::size_t>> computations(changes.size());  // [rank] by start

@@ -144,21 +144,29 @@ FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& clus
   if (std::string unequal = detail::UnequalComputation{folded, cluster, inner}.find(); !unequal.empty()) {
     return {std::nullopt, std::move(unequal)};
   }
-  if (const HeldSms* held = held_sms_of(inner)) {
-    if (std::string unequal = detail::find_unequal_arrival(folded, *held); !unequal.empty()) {
+  const HeldSms* const held = held_sms_of(inner);
+  if (held != nullptr) {
+    if (held->launch_order_implicit) return {std::nullopt, "the calls of each rank are ordered (launch-order=implicit)"};
+    if (std::string unequal = detail::find_unequal_arrival(folded, cluster, *held); !unequal.empty()) {
       return {std::nullopt, std::move(unequal)};
     }
   }
   FoldedCost<Inner> cost{&inner, &folded, {}};
   detail::LinkClasses links;
+  const auto is_zero_cta = [&](const Task& task) { return held != nullptr && held->is_zero_cta(folded.census, task, cluster); };
   for (std::size_t kind = 0; kind < folded.kinds.size(); ++kind) {
     for (const Task& image : folded.images(kind)) {
+      const Task& first = folded.images(kind)[0];
+      if (is_zero_cta(image) != is_zero_cta(first)) {
+        return {std::nullopt, concat("only one of the ", name(image.op), " of rank ", number(image.rank), " and that of rank ",
+                                     number(first.rank), " is inside a node, where it holds no SMs")};
+      }
       const Path path = inner.path(folded.census, image, cluster);
       links.add(kind, path);
       if (cost.paths.size() == kind) cost.paths.push_back({path.latency, path.fraction, {}});
       if (path.latency != cost.paths[kind].latency || path.fraction != cost.paths[kind].fraction) {
         return {std::nullopt, concat("the ", name(image.op), " of rank ", number(image.rank),
-                                     " takes another latency than that of ", "rank ", number(folded.images(kind)[0].rank))};
+                                     " takes another latency than that of rank ", number(first.rank))};
       }
     }
   }

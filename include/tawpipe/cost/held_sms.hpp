@@ -13,6 +13,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
+#include "tawpipe/schedule/arrivals.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -37,6 +38,13 @@ struct SpeedTable {
   double speed(std::int64_t held) const { return static_cast<double>(at(held)) / static_cast<double>(whole); }
 };
 
+/// How far NCCL moves data without a kernel that waits or copies.
+enum class ZeroCta : std::uint8_t {
+  off,
+  node,     ///< between devices of a node, in one NVLink domain: by copy engines
+  network,  ///< between nodes too, where the CPU gives what crosses them to the network
+};
+
 /// An option of a cost model: a communication is a kernel that holds as many SMs as it has CTAs
 /// (thread blocks), on each of its ranks from the moment that the rank's stream reaches it until
 /// its end, including waits for ranks that have not arrived unless `waiting` is off. Computation
@@ -44,8 +52,8 @@ struct SpeedTable {
 ///
 /// Source: a NCCL kernel has one CTA a channel, which has its SM to itself
 /// (github.com/NVIDIA/nccl/issues/689), and runs from its launch until its peers have arrived and
-/// all data is transferred (issues/1025). Not so where NCCL moves data by copy engines or in the
-/// NVLink switch: set fewer CTAs for those.
+/// all data is transferred (issues/1025). Not so where NCCL moves data by copy engines (copy_engines,
+/// puts), or in the NVLink switch: set fewer CTAs for that.
 struct HeldSms {
   /// of a message between two ranks, at each of them, and of an all_to_all, which is such messages;
   /// 0: it holds none
@@ -58,6 +66,16 @@ struct HeldSms {
   BytesPerSecond state_rate{};
   bool waiting = true;  ///< held also before data moves; off: only while it does
   int sms = 0;          ///< of each device; 0: as in the cluster
+  /// An all_gather, and an all_to_all of equal blocks, holds no SMs that far: NCCL_CTA_POLICY_ZERO
+  /// with symmetric windows, in a node since 2.28 (src/ce_coll.cc: ncclCeAvailable), between nodes
+  /// since 2.30.6 (ncclHierCeAvailable). NCCL has no copies in place of sums or broadcasts.
+  ZeroCta copy_engines = ZeroCta::off;
+  /// Messages, and those of an all_to_all, hold none that far: ncclPutSignal in place of ncclSend,
+  /// ncclWaitSignal of ncclRecv (since 2.29; src/rma/rma.cc: copy engines, or a proxy between nodes).
+  ZeroCta puts = ZeroCta::off;
+  /// NCCL_LAUNCH_ORDER_IMPLICIT=1 (2.26): a rank's communications start, on whatever lane, in the
+  /// order of their calls, as kernels that wait for their peers (src/enqueue.cc: launchOrder).
+  bool launch_order_implicit = false;
   /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with
   /// all SMs held. Empty: in proportion to the remaining SMs.
   std::vector<HeldSpeed> speeds{};
@@ -67,14 +85,13 @@ struct HeldSms {
   static HeldSms as_executed() { return {.pair_ctas = 8, .collective_ctas = 16}; }
 
   bool operator==(const HeldSms&) const = default;
-  bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0 && state_ctas.value_or(0) <= 0; }
+  bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0 && state_ctas.value_or(0) <= 0 && !launch_order_implicit; }
 
   /// The SMs held by a task at each of its ranks, at state_rate. A computation, a host copy (done by
   /// copy engines) and a collective of one rank hold none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
-    if (is_local(task.op)) return 0;
+    if (!is_between_ranks(schedule, task)) return 0;
     if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
-    if (schedule.group(task.group).size() == 1) return 0;
     return moves_states(schedule, task) ? state_ctas.value_or(collective_ctas) : collective_ctas;
   }
   /// Whether it is a collective of weights or gradients, between several ranks.
@@ -82,6 +99,17 @@ struct HeldSms {
     if (!is_collective(task.op) || is_all_pairs(task.op) || schedule.group(task.group).size() == 1) return false;
     const Numbers numbers = traits(task.payload).numbers;
     return numbers == Numbers::weights || numbers == Numbers::gradients;
+  }
+  /// Whether a communication needs no kernel on a cluster, by copy_engines and puts.
+  bool is_zero_cta(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    ZeroCta reach = ZeroCta::off;
+    const bool even = !is_all_pairs(task.op) || task.split == none<SplitId>;
+    if ((task.op == Op::all_gather || is_all_pairs(task.op)) && even) reach = copy_engines;
+    if (is_point_to_point(task.op) || is_all_pairs(task.op)) reach = std::max(reach, puts);
+    if (reach != ZeroCta::node) return reach == ZeroCta::network;
+    if (is_point_to_point(task.op)) return cluster.same_node(task.rank, task.peer);
+    const auto members = schedule.group(task.group);
+    return std::all_of(members.begin(), members.end(), [&](Rank rank) { return cluster.same_node(rank, members[0]); });
   }
 
   /// @throws InputError  if the device's SMs are unknown.
@@ -131,6 +159,7 @@ class HeldCtas {
 
   int of(const Task& task) {
     const int most = held_.ctas_of(schedule_, task);
+    if (most == 0 || held_.is_zero_cta(schedule_, task, cluster_)) return 0;
     if (held_.state_rate.value() <= 0 || !HeldSms::moves_states(schedule_, task)) return most;
     double& share = share_of_[index(task.group)];
     if (share < 0) {

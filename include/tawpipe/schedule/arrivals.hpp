@@ -6,12 +6,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0 {
+
+/// Whether a task is a communication between ranks: neither a copy on one device nor of a group of
+/// one.
+inline bool is_between_ranks(const Schedule& schedule, const Task& task) {
+  if (is_local(task.op)) return false;
+  return !is_collective(task.op) || schedule.group(task.group).size() > 1;
+}
 
 /// The ends of communications, numbered by task and then as for_each_end() visits them. A rank
 /// arrives at its end of a task when the task before it in the end's lane has ended, and all
@@ -64,6 +72,19 @@ class Arrivals {
           if (begin(program[i]) == end(program[i])) continue;
           visit(program[i - 1], begin(program[i]) + place_of(schedule_->task(program[i]), Rank{r}));
         }
+      }
+    }
+  }
+  /// Calls `visit(earlier, arrival)` for each arrival but the first of its rank, where ranks arrive
+  /// in the order of `calls`. Complexity: O(tasks + members).
+  template <class Visit>
+  void for_each_launch(std::span<const TaskId> calls, Visit&& visit) const {
+    std::vector<std::size_t> last(static_cast<std::size_t>(schedule_->ranks()), absent);
+    for (const TaskId task : calls) {
+      for (std::size_t a = begin(task); a < end(task); ++a) {
+        std::size_t& earlier = last[index(rank(a))];
+        if (earlier != absent) visit(earlier, a);
+        earlier = a;
       }
     }
   }

@@ -126,7 +126,8 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
                                             std::span<const Rank> same_as) {
   const HeldSms* const held = held_sms_of(problem.cost);
   if (held == nullptr) return std::nullopt;
-  return held_time(schedule, problem.cluster, timeline, *held, same_as);
+  const auto calls = std::visit([&](const auto& cost) { return order_of_calls(schedule, problem.cluster, cost); }, problem.cost);
+  return held_time(schedule, problem.cluster, timeline, *held, same_as, calls);
 }
 
 /// A cut weighted by the times of embedding and head relative to a layer, forward and backward on
@@ -373,14 +374,11 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built,
       problem_.cost);
   refusal = std::move(folded.refusal);
   if (!folded.run) return std::nullopt;
-  Summary summary =
-      plausible(summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory), problem_);
+  auto& [kept, timeline] = *folded.run;
+  Summary summary = plausible(summarize(kept, problem_.cluster, timeline, problem_.usable_memory), problem_);
   summary.folding.refusal = refusal;
-  if (with_held) {
-    summary.held =
-        detail::held_time_of(problem_, folded.run->schedule.schedule, folded.run->timeline, folded.run->schedule.same_as);
-  }
-  return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
+  if (with_held) summary.held = detail::held_time_of(problem_, kept.schedule, timeline, kept.same_as);
+  return Prediction{std::move(kept.schedule), std::move(timeline), std::move(summary)};
 }
 
 TAWPIPE_INLINE double Predictor::computations(const Work& work) const {

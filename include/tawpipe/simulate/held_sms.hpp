@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct EngineHolds : EngineDevices {
   std::vector<Hold> holds;
   /// [task of device_of + 1] the holds that its end releases
   std::vector<std::uint32_t> hold_begin;
+  bool waiting = true;  ///< off: the holds of a task of device_of begin when that starts
 
   std::int32_t device(std::int32_t task, std::int32_t) const {
     return index(task) < device_of.size() ? device_of[index(task)] : -1;
@@ -47,9 +49,12 @@ struct EngineHolds : EngineDevices {
   /// Calls `hold(device, sms)` for what starts being held with the task.
   template <class Visit>
   void start(std::int32_t task, std::int32_t, Visit&& hold) const {
-    if (index(task) < device_of.size()) return;
-    const Hold& begun = holds[index(task) - device_of.size()];
-    hold(begun.device, begun.sms);
+    if (index(task) < device_of.size()) {
+      if (!waiting) end(task, 0, hold);
+    } else if (waiting) {
+      const Hold& begun = holds[index(task) - device_of.size()];
+      hold(begun.device, begun.sms);
+    }
   }
   /// Calls `release(device, sms)` for what is held until the task's end.
   template <class Visit>
@@ -241,12 +246,13 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 }
 
 /// The timeline of a schedule whose communications hold SMs.
+/// @param calls  communications of a rank start in this order; empty: as their lanes allow
 /// @param graph  whose tasks are the distinct kinds of task
 /// @param kinds, ends  as for LaneOrder
 /// @param task_holds   [kind]
 TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
                                          std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends,
-                                         std::vector<TaskHold> task_holds);
+                                         std::vector<TaskHold> task_holds, std::span<const TaskId> calls);
 
 }  // namespace detail
 
@@ -271,9 +277,9 @@ inline EngineDevices devices_that_hold(const Schedule& schedule, const Cluster& 
 
 TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
                                          std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends,
-                                         std::vector<TaskHold> task_holds) {
+                                         std::vector<TaskHold> task_holds, std::span<const TaskId> calls) {
   EngineDevices devices = devices_that_hold(schedule, cluster, held);
-  if (!held.waiting) {
+  if (!held.waiting && calls.empty()) {
     KindHolds holds{std::move(devices), &schedule, std::move(task_holds)};
     return EngineRun{graph, LaneOrder{schedule, graph, std::move(kinds), std::move(ends)}, SharedProcessors{std::move(holds)}}
         .run();
@@ -282,8 +288,9 @@ TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster
   const std::size_t count = kinds.size();
   const auto hold_of = [&](std::size_t t) -> const TaskHold& { return task_holds[static_cast<std::size_t>(kinds[t])]; };
   HeldCtas ctas{held, schedule, cluster};
-  const Arrivals arrivals{schedule, [&](const Task& task) { return ctas.of(task) > 0; }};
-  EngineHolds holds{std::move(devices), {}, {}, {}};
+  const Arrivals arrivals{schedule,
+                          [&](const Task& task) { return calls.empty() ? ctas.of(task) > 0 : is_between_ranks(schedule, task); }};
+  EngineHolds holds{std::move(devices), {}, {}, {}, held.waiting};
   for (std::size_t t = 0; t < count; ++t) {
     holds.device_of.push_back(hold_of(t).computes ? hold_of(t).rank : -1);
     holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.begin(id<TaskId>(t))));
@@ -302,6 +309,7 @@ TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster
       if (arrivals.begin(id<TaskId>(to)) == arrivals.end(id<TaskId>(to))) visit(from, to);
     });
     arrivals.for_each_predecessor([&](TaskId from, std::size_t arrival) { visit(index(from), count + arrival); });
+    arrivals.for_each_launch(calls, [&](std::size_t from, std::size_t arrival) { visit(count + from, count + arrival); });
     for (std::size_t t = 0; t < count; ++t) {
       for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) visit(count + a, t);
     }

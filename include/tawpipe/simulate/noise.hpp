@@ -148,10 +148,11 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
 template <CostModel Cost>
 Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise) {
   if (noise.is_none()) return simulate(schedule, cluster, cost);
+  const std::vector<TaskId> calls = order_of_calls(schedule, cluster, cost);
   const std::vector<double> drawn = noise_factors(schedule, noise);
   const auto message = [&noise](const Task& task) { return message_factor(noise, task); };
   const auto run = [&](const std::vector<double>& factors) {
-    return simulate(schedule, cluster, FactoredCost<Cost, decltype(message)>{cost, factors, message});
+    return simulate_in_order(schedule, cluster, FactoredCost<Cost, decltype(message)>{cost, factors, message}, calls);
   };
   Timeline timeline = run(drawn);
   for (int round = 0; round < 3 && noise.interference > 0; ++round) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "tawpipe/simulate/engine.hpp"
 #include "tawpipe/simulate/held_sms.hpp"
 #include "tawpipe/simulate/lane_order.hpp"
+#include "tawpipe/timeline/issue_order.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0 {
@@ -127,15 +129,10 @@ class ComputeTimes {
 
 }  // namespace detail
 
-/// The timeline that `cost` predicts for `schedule` on `cluster`. Deterministic.
-/// @throws InputError  if the schedule needs more ranks than the cluster has.
-/// @throws ScheduleError  if tasks wait for each other, or for SMs that communications hold
-/// (HeldSms).
-///
-/// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster,
-/// tawpipe::RooflineCost{.utilization = 0.45});`
+/// simulate() where a rank's communications start in the order of `calls`, as
+/// HeldSms::launch_order_implicit has them; empty: as their lanes allow.
 template <CostModel Cost>
-Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
+Timeline simulate_in_order(const Schedule& schedule, const Cluster& cluster, const Cost& cost, std::span<const TaskId> calls) {
   check_devices(schedule, cluster);
   EngineGraph graph;
   for (int link = 0; link < cluster.links(); ++link) graph.capacities.push_back(cluster.link(LinkId{link}).bandwidth.value());
@@ -163,9 +160,31 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
   }
   if (held != nullptr) {
     return detail::simulate_holding(schedule, cluster, *held, std::move(graph), std::move(kinds), known_kinds.take_ends(),
-                                    known_kinds.take_holds());
+                                    known_kinds.take_holds(), calls);
   }
   return detail::run_in_lane_order(schedule, graph, std::move(kinds), known_kinds.take_ends());
+}
+
+/// The order of calls of HeldSms::launch_order_implicit: the executors' (issue_order), by the times
+/// that `cost` predicts without it; empty if the model has no such option.
+template <CostModel Cost>
+std::vector<TaskId> order_of_calls(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
+  const HeldSms* const held = held_sms_of(cost);
+  if (held == nullptr || !held->launch_order_implicit) return {};
+  const Timeline expected = simulate_in_order(schedule, cluster, cost, {});
+  return issue_order(schedule, &expected);
+}
+
+/// The timeline that `cost` predicts for `schedule` on `cluster`. Deterministic.
+/// @throws InputError  if the schedule needs more ranks than the cluster has.
+/// @throws ScheduleError  if tasks wait for each other, or for SMs that communications hold
+/// (HeldSms).
+///
+/// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster,
+/// tawpipe::RooflineCost{.utilization = 0.45});`
+template <CostModel Cost>
+Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
+  return simulate_in_order(schedule, cluster, cost, order_of_calls(schedule, cluster, cost));
 }
 
 }  // namespace tawpipe

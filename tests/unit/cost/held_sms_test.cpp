@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <vector>
+
+#include "support/clusters.hpp"
 #include "support/hand_built.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/cost/fixed.hpp"
@@ -57,6 +60,40 @@ TEST_CASE("messages and collectives hold their CTAs; computations and groups of 
   const Schedule schedule = b.build();
   const int expected[] = {8, 16, 0, 0};
   for (std::size_t t = 0; t < 4; ++t) CHECK(held.ctas_of(schedule, schedule.tasks()[t]) == expected[t]);
+}
+
+TEST_CASE("what copy engines gather and put holds nothing, as far as they reach; sums and broadcasts keep theirs") {
+  const Cluster cluster = support::cluster(4, 2);
+  auto b = support::two_lanes(4);
+  const GroupId inside = b.group({Rank{2}, Rank{3}});
+  const GroupId all = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
+  for (const GroupId group : {inside, all}) {
+    for (const Op op : {Op::all_gather, Op::all_to_all, Op::reduce_scatter, Op::broadcast}) {
+      b.add({.op = op, .lane = LaneId{1}, .rank = group == all ? Rank{0} : Rank{2}, .group = group, .bytes = Bytes{4}}, {});
+    }
+  }
+  b.add({.op = Op::all_to_all,
+         .lane = LaneId{1},
+         .rank = Rank{2},
+         .group = inside,
+         .split = b.pair_sizes({Bytes{0}, Bytes{1}, Bytes{2}, Bytes{0}}),
+         .bytes = Bytes{4}},
+        {});
+  b.add(support::pass(0, 1, Bytes{1}), {});
+  b.add(support::pass(1, 2, Bytes{1}), {});
+  const Schedule schedule = b.build();
+  const auto ctas = [&](ZeroCta copy_engines, ZeroCta puts) {
+    const HeldSms held{.pair_ctas = 8, .collective_ctas = 16, .copy_engines = copy_engines, .puts = puts};
+    HeldCtas of{held, schedule, cluster};
+    std::vector<int> found;
+    for (const Task& task : schedule.tasks()) found.push_back(of.of(task));
+    return found;
+  };
+  CHECK(ctas(ZeroCta::off, ZeroCta::off) == std::vector{16, 8, 16, 16, 16, 8, 16, 16, 8, 8, 8});
+  CHECK(ctas(ZeroCta::node, ZeroCta::off) == std::vector{0, 0, 16, 16, 16, 8, 16, 16, 8, 8, 8});
+  CHECK(ctas(ZeroCta::network, ZeroCta::off) == std::vector{0, 0, 16, 16, 0, 0, 16, 16, 8, 8, 8});
+  CHECK(ctas(ZeroCta::off, ZeroCta::node) == std::vector{16, 0, 16, 16, 16, 8, 16, 16, 0, 0, 8});
+  CHECK(ctas(ZeroCta::off, ZeroCta::network) == std::vector{16, 0, 16, 16, 16, 0, 16, 16, 0, 0, 0});
 }
 
 TEST_CASE("collectives of weights and gradients may hold other CTAs") {

@@ -16,10 +16,10 @@ using namespace tawpipe;
 
 namespace {
 
-FoldedSimulation fold(const Cluster& cluster, const Mesh& axes) {
+FoldedSimulation fold(const Cluster& cluster, const Mesh& axes, const HeldSms& held = {}) {
   const Mesh mesh = axes.over(cluster.ranks());
   const Schedule logical = schedules::gpipe(support::transformer(4, 2), mesh.pipeline, {.overlap = true});
-  return simulate_folded(logical, support::transformer(4, 2 * axes.data), mesh, {}, cluster, RooflineCost{});
+  return simulate_folded(logical, support::transformer(4, 2 * axes.data), mesh, {}, cluster, RooflineCost{.held_sms = held});
 }
 
 }  // namespace
@@ -58,6 +58,16 @@ TEST_CASE("where copies differ, no more is folded than is exact, and the refusal
   const FoldedSimulation plain = fold(support::cluster(4, 2), {});
   CHECK(!plain.run);
   CHECK(plain.refusal == "the layout has no copies");
+}
+
+TEST_CASE("copies of which one holds SMs, and calls in order, are not folded") {
+  const Mesh replicas{.tensor = 1, .context = 1, .data = 2};
+  HeldSms held{.pair_ctas = 8, .sms = 132, .puts = ZeroCta::node};
+  CHECK(fold(support::cluster(8, 2), replicas, held).run);
+  CHECK(fold(support::nodes_of({4, 2, 2}), replicas, held).refusal ==
+        "only one of the pass of rank 5 and that of rank 1 is inside a node, where it holds no SMs");
+  held.launch_order_implicit = true;
+  CHECK(fold(support::cluster(8, 2), replicas, held).refusal == "the calls of each rank are ordered (launch-order=implicit)");
 }
 
 TEST_CASE("a slower device keeps its copy from being folded") {

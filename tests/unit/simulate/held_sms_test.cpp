@@ -88,6 +88,49 @@ TEST_CASE("where waiting holds nothing, only what moves slows") {
   CHECK(lost.waiting_s == std::vector<double>{0, 0});
 }
 
+TEST_CASE("in the order of calls a receive that is posted early holds nothing before the calls before it have started") {
+  auto b = lanes(3);
+  const std::vector sent{b.add(compute(0, Op::backward_input), {})};
+  b.add(compute(0, Op::backward_weight), {});
+  const std::vector late{b.add(compute(2, Op::backward_weight), {})};
+  b.add(pass(0, 1, 1), {}, sent);
+  b.add(pass(2, 0, 2), {}, late);
+  const Schedule schedule = b.build();
+  const Cluster cluster = support::cluster(3);
+  CHECK(simulate(schedule, cluster, cost(33)).end_of(TaskId{0}) > TimePoint{2'600_ms});
+  FixedCost ordered = cost(33);
+  ordered.held_sms.launch_order_implicit = true;
+  // Rank 0 holds 66 of 132 SMs from 2 to 3 s, and 33 until 5 s.
+  Timeline timeline = simulate(schedule, cluster, ordered);
+  CHECK(timeline.end_of(TaskId{0}) == TimePoint{2_s});
+  CHECK(timeline.end_of(TaskId{1}) == TimePoint{7_s});
+  CHECK(timeline.start_of(TaskId{4}) == TimePoint{4_s});
+  const std::vector<TaskId> calls = order_of_calls(schedule, cluster, ordered);
+  const HeldTime lost = held_time(schedule, cluster, timeline, ordered.held_sms, {}, calls);
+  CHECK(lost.slowed_s == std::vector<double>{1, 0, 0});
+  CHECK(lost.waiting_s == std::vector<double>{0.5, 0, 0});
+  // Only what moves slows: as without an order.
+  ordered.held_sms.waiting = false;
+  timeline = simulate(schedule, cluster, ordered);
+  CHECK(timeline.end_of(TaskId{1}) == TimePoint{6'500_ms});
+  ordered.held_sms.launch_order_implicit = false;
+  CHECK(simulate(schedule, cluster, ordered) == timeline);
+}
+
+TEST_CASE("a communication that is ready waits for an earlier call of its rank on another lane to start") {
+  auto b = lanes(3);
+  const std::vector sent{b.add(compute(0, Op::backward_input), {})};
+  b.add(pass(0, 1, 1), {}, sent);
+  b.add(pass(0, 2, 2), {});
+  const Schedule schedule = b.build();
+  FixedCost none = cost(0);
+  none.held_sms.launch_order_implicit = true;
+  const std::vector calls{TaskId{0}, TaskId{1}, TaskId{2}};
+  CHECK(simulate_in_order(schedule, support::cluster(3), none, calls).start_of(TaskId{2}) == TimePoint{2_s});
+  // It would start first, and so is called first.
+  CHECK(simulate(schedule, support::cluster(3), none).start_of(TaskId{2}) == TimePoint{});
+}
+
 TEST_CASE("what lanes hold adds up") {
   auto b = lanes(2);
   b.add(compute(1, Op::backward_weight), {});

@@ -55,7 +55,7 @@ class LinkClasses {
 
 /// A collective of copies for which only one of them has to wait, so that the others arrive sooner;
 /// empty if there is none, or if ranks that wait hold nothing.
-TAWPIPE_INLINE std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held);
+TAWPIPE_INLINE std::string find_unequal_arrival(const FoldedSchedule& folded, const Cluster& cluster, const HeldSms& held);
 
 }  // namespace tawpipe::detail
 
@@ -115,12 +115,13 @@ TAWPIPE_INLINE std::vector<LinkLoad> LinkClasses::loads(std::size_t kind, std::s
   return all;
 }
 
-TAWPIPE_INLINE std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held) {
+TAWPIPE_INLINE std::string find_unequal_arrival(const FoldedSchedule& folded, const Cluster& cluster, const HeldSms& held) {
   if (!held.waiting) return {};
   const Schedule& schedule = folded.schedule;
+  HeldCtas ctas{held, schedule, cluster};
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
-    if (!is_collective(task.op) || held.ctas_of(schedule, task) == 0) continue;
+    if (!is_collective(task.op) || ctas.of(task) == 0) continue;
     const auto members = schedule.group(task.group);
     const auto is_member = [&](Rank rank) { return std::find(members.begin(), members.end(), rank) != members.end(); };
     if (std::all_of(members.begin(), members.end(), [&](Rank rank) { return folded.same_as[index(rank)] == rank; })) continue;

@@ -27,6 +27,7 @@
 #include "tawpipe/execute/watch.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/timeline/issue_order.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0::cuda {
@@ -63,16 +64,6 @@ struct ExecutorOptions {
   /// called before communicators are aborted, and for a task over its limit
   FailureCallback failed{};
 };
-
-/// The order in which tasks are issued, the same on all ranks and topological: by their expected
-/// start, then by id.
-inline std::vector<TaskId> issue_order(const Schedule& schedule, const Timeline* expected) {
-  std::vector<TaskId> order;
-  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) order.push_back(id<TaskId>(t));
-  if (expected == nullptr) return order;
-  std::stable_sort(order.begin(), order.end(), [&](TaskId a, TaskId b) { return expected->start_of(a) < expected->start_of(b); });
-  return order;
-}
 
 /// Waits until `ready()`, without occupying a core. `poll` is called now and then and may throw.
 /// @return false after `limit` seconds (0: never)
