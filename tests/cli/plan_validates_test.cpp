@@ -89,7 +89,7 @@ TEST_CASE("validate proves what plan recommends, of every form of states") {
 TEST_CASE("validate names the steps inside stages that it does not prove, where there are any") {
   const std::string line = "validate --schedule 1f1b --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16";
   // Buckets of gradients are tasks of the schedule, which are proven.
-  for (const std::string& more : {"", " --data-parallel 2 --overlap-grad-reduce on --bucket 1000000"}) {
+  for (const char* const more : {"", " --data-parallel 2 --overlap-grad-reduce on --bucket 1000000"}) {
     CHECK(parsed(run(line + more + " --json -")).at("not_proven").empty());
     CHECK(run(line + more).out.find("not proven") == std::string::npos);
   }
