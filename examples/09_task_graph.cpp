@@ -18,7 +18,7 @@ Schedule server(const Workload& work, int workers, int stages, int slots) {
   ScheduleBuilder builder{"server", work, workers + 1};
   builder.stages(work.split(stages));
   const LaneId down = builder.lane("weights");
-  const Bytes size{builder.stage(0).parameters * 2};  // in 16 bits
+  const Bytes size{builder.stage(0).parameters * work.parameter_bytes().weight};
   std::vector<Rank> all{Rank{0}};
   std::vector<std::vector<BufferId>> slot(workers + 1), saved(workers + 1);  // [rank][slot], [rank][stage]
   std::vector<BufferId> streams(workers + 1), sums(workers + 1);             // [rank] activations; a stage's gradient
@@ -71,8 +71,10 @@ Schedule server(const Workload& work, int workers, int stages, int slots) {
 
 int main() {
   const FixedCost cost{.forward = 4_ms, .backward_input = 4_ms, .backward_weight = 4_ms, .transfer = 1_ms};
+  Workload work = Workload::abstract(4, 3);
+  work.parameter_bytes({.weight = 2, .gradient = 2, .optimizer = 12});  // 16 bits, Adam in 32
   for (const int slots : {1, 2}) {
-    const Schedule schedule = server(Workload::abstract(4, 3), 3, 8, slots);
+    const Schedule schedule = server(work, 3, 8, slots);
     const Timeline timeline = simulate(schedule, cluster_from_dimensions("1x4"), cost);
     std::printf("%d slots: %zu tasks, %zu findings, %.1f ms, bubble %.1f %%\n", slots, schedule.tasks().size(),
                 validate(schedule).findings().size(), 1e3 * to_seconds(timeline.makespan()),
