@@ -165,7 +165,8 @@ class Parts {
   std::int64_t vocab_ = 32000 / divisor_ / 8 * 8;
   int heads_ = std::max(1, 32 / divisor_);
   std::int32_t head_size_ = static_cast<std::int32_t>(hidden_ / heads_);
-  std::int64_t room_ = std::max(tokens_, hidden_) * std::max(2 * inner_, 3 * hidden_);  ///< numbers of the largest tensors
+  /// numbers of the largest tensors, and of two weights of a pair with as much between them
+  std::int64_t room_ = std::max(tokens_ * std::max(2 * inner_, 3 * hidden_), 3 * inner_ * hidden_);
   cuda::CudaDevice device_{0};
   cudaStream_t stream_ = device_.make_stream(cuda::Priority::normal);
   bodies::CudaMath<T, float> math_{gpu::decoder(1, static_cast<int>(hidden_), static_cast<int>(inner_), heads_, heads_),
