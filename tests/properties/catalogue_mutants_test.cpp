@@ -8,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -44,14 +43,6 @@ Workload catalogue_work(std::int64_t microbatches, bool tied) {
   return work.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
 }
 
-bool same(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size() || a.empty()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!(std::abs(a[i] - b[i]) < 1e-9)) return false;
-  }
-  return true;
-}
-
 /// A schedule, and what mutants of it are compared with.
 class Subject {
  public:
@@ -59,7 +50,7 @@ class Subject {
     for (const Task& task : schedule_.tasks()) bytes_.push_back(task.bytes);
     parts_ = parts_of(schedule_);
     for (const double part : parts_) hashes_.push_back(Interpreter{schedule_, bytes_, part}.run(0, random_));
-    trains_ = same(SequentialRun::weights(schedule_, false), truth_);
+    trains_ = SequentialRun::same(SequentialRun::weights(schedule_, false), truth_);
   }
 
   const Schedule& schedule() const { return schedule_; }
@@ -77,7 +68,8 @@ class Subject {
       }
     }
     if (!trains_) return false;
-    return !same(SequentialRun::weights(mutant, false), truth_) || !same(SequentialRun::weights(mutant, true), truth_);
+    return !SequentialRun::same(SequentialRun::weights(mutant, false), truth_) ||
+           !SequentialRun::same(SequentialRun::weights(mutant, true), truth_);
   }
 
  private:

@@ -9,7 +9,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -61,14 +60,6 @@ bool is_said_once(std::string_view field) {
                                             "workload.model.utilization",
                                             "workload.model.utilization_source"};
   return field.starts_with("bodies") || std::find(std::begin(said_once), std::end(said_once), field) != std::end(said_once);
-}
-
-bool same(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size() || a.empty()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!(std::abs(a[i] - b[i]) < 1e-9)) return false;
-  }
-  return true;
 }
 
 /// A schedule, and what mutants of its file are compared with.
@@ -123,7 +114,7 @@ class Subject {
     }
     if (!trains()) return {};
     for (const bool latest : {false, true}) {
-      if (!same(SequentialRun::weights(given, latest, left_), trained_)) return "other weights";
+      if (!SequentialRun::same(SequentialRun::weights(given, latest, left_), trained_)) return "other weights";
     }
     return {};
   }

@@ -45,6 +45,14 @@ class SequentialRun {
       return {};
     }
   }
+  /// Whether two runs have left the same, but for roundings; false if one could not run.
+  static bool same(const std::vector<double>& a, const std::vector<double>& b) {
+    if (a.size() != b.size() || a.empty()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (!(std::abs(a[i] - b[i]) < 1e-9)) return false;
+    }
+    return true;
+  }
 
  private:
   static constexpr double unwritten = std::numeric_limits<double>::quiet_NaN();
