@@ -1,7 +1,9 @@
-// Text to quantities: "18522us", "80GiB", "10Gbps", "312TFLOPS". The unit is always required.
+// Text to quantities: "18522us", "80GiB", "10Gbps", "312TFLOPS". The unit is always required, except
+// of counts, "15T", and prices, "2.5USD".
 // Not: literals in code (core/units.hpp) nor printing (report/formatters.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -72,6 +74,57 @@ inline FlopsPerSecond parse_flops_rate(std::string_view text) {
   const double value = detail::parse_quantity(text, units, "compute rate", "312TFLOPS");
   if (value <= 0) throw InputError(concat(quote(text), " is not a compute rate: it must be above zero, such as 312TFLOPS"));
   return FlopsPerSecond{value};
+}
+
+/// A span of time in seconds, such as "50000h", which may be longer than a Duration. @throws
+/// InputError as above; beyond 1e15 s too.
+inline double parse_time_span(std::string_view text) {
+  static constexpr detail::UnitName units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+  const double value = detail::parse_quantity(text, units, "span of time", "10min");
+  if (value > 1e15) throw InputError(concat(quote(text), " is not a span of time: it must be at most 1e15 s"));
+  return value;
+}
+
+/// A power in watts, such as "700W". @throws InputError as above; zero and more than 1 GW are refused.
+inline double parse_power(std::string_view text) {
+  static constexpr detail::UnitName units[] = {{"W", 1}, {"kW", 1e3}, {"MW", 1e6}};
+  const double value = detail::parse_quantity(text, units, "power", "700W");
+  if (!(value > 0 && value <= 1e9)) throw InputError(concat(quote(text), " is not a power: it must be above zero, such as 700W"));
+  return value;
+}
+
+/// A count such as "15T": a whole number above 0, by itself or in thousands (K), millions (M), billions
+/// (B) or trillions (T). @throws InputError naming the text
+inline double parse_count(std::string_view text) {
+  std::string_view unit = text;
+  const auto number = take_number<double>(unit);
+  const std::size_t at = unit.empty() ? 0 : std::string_view{"KMBT"}.find(unit) + 1;
+  const double value = number.value_or(0) * (at == 1 ? 1e3 : at == 2 ? 1e6 : at == 3 ? 1e9 : at == 4 ? 1e12 : 1);
+  if (unit.size() <= 1 && (unit.empty() || at > 0) && value >= 1 && value <= 1e18 && value == std::floor(value)) return value;
+  throw InputError(
+      concat(quote(text), " is not a count: write a whole number from 1 to 1e18, by itself or with K, M, B or T, such as 15T"));
+}
+
+/// An amount of money; the currency is a name, "" if none was given.
+struct Price {
+  double amount = 0;
+  std::string currency = {};
+
+  bool operator==(const Price&) const = default;
+};
+
+/// A price such as "2.5" or "2.5USD": with a currency's three letters (ISO 4217). @throws InputError
+/// naming the text
+inline Price parse_price(std::string_view text) {
+  std::string_view currency = text;
+  const auto amount = take_number<double>(currency);
+  currency.remove_prefix(std::min(currency.find_first_not_of(' '), currency.size()));
+  const bool letters = currency.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
+  const bool known = letters && (currency.size() == 3 || (currency.empty() && !text.ends_with(' ')));
+  if (amount && *amount > 0 && *amount <= 1e9 && known) return {*amount, std::string{currency}};
+  throw InputError(concat(quote(text),
+                          " is not a price: write a number above 0 and at most 1e9, by itself or with the three capital "
+                          "letters of a currency, such as 2.5USD"));
 }
 
 }  // namespace tawpipe

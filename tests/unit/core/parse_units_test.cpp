@@ -14,8 +14,13 @@ using doctest::Approx;
 using tawpipe::InputError;
 using tawpipe::parse_bandwidth;
 using tawpipe::parse_bytes;
+using tawpipe::parse_count;
 using tawpipe::parse_duration;
 using tawpipe::parse_flops_rate;
+using tawpipe::parse_power;
+using tawpipe::parse_price;
+using tawpipe::parse_time_span;
+using tawpipe::Price;
 
 TEST_CASE("durations") {
   CHECK(parse_duration("601us") == 601_us);
@@ -63,6 +68,52 @@ TEST_CASE("what is no quantity is refused, with the units that exist") {
   CHECK_THROWS_AS(parse_bandwidth("0GBps"), InputError);
   CHECK_THROWS_AS(parse_bandwidth("10GB"), InputError);
   CHECK_THROWS_AS(parse_flops_rate("0TFLOPS"), InputError);
+}
+
+TEST_CASE("spans of time and powers") {
+  CHECK(parse_time_span("50000h") == Approx(1.8e8));
+  CHECK(parse_time_span("10 min") == 600);
+  CHECK(parse_time_span("1.5d") == 129'600);
+  CHECK(parse_time_span("0s") == 0);
+  CHECK(parse_power("700W") == 700);
+  CHECK(parse_power("1.2kW") == 1200);
+  for (const std::string text : {"", "10", "-1h", "10ms", "nan h", "1e16s", "1e308d", "h", "5 years"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(parse_time_span(text), InputError);
+  }
+  for (const std::string text : {"", "700", "0W", "-5W", "2GW", "2000MW", "700w"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(parse_power(text), InputError);
+  }
+}
+
+TEST_CASE("counts, by themselves or in thousands, millions, billions and trillions") {
+  CHECK(parse_count("15T") == 15e12);
+  CHECK(parse_count("1.5T") == 1.5e12);
+  CHECK(parse_count("300B") == 3e11);
+  CHECK(parse_count("0.25M") == 250'000);
+  CHECK(parse_count("2K") == 2000);
+  CHECK(parse_count("15000000000000") == 15e12);
+  CHECK(parse_count("1") == 1);
+  CHECK_THROWS_WITH_AS(parse_count("15t"),
+                       "'15t' is not a count: write a whole number from 1 to 1e18, by itself or with K, M, B or T, such as 15T",
+                       InputError);
+  for (const std::string text :
+       {"", "T", "0", "0T", "-1T", "1.5", "0.0001K", "1e19", "1e7T", "1e400", "nan", "15TT", "15 T", "15TB", "15P"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(parse_count(text), InputError);
+  }
+}
+
+TEST_CASE("prices, with a currency's letters or without") {
+  CHECK(parse_price("2.5") == Price{2.5, ""});
+  CHECK(parse_price("2.5USD") == Price{2.5, "USD"});
+  CHECK(parse_price("2.5 EUR") == Price{2.5, "EUR"});
+  for (const std::string text :
+       {"", "USD", "0", "0USD", "-2", "2.5usd", "2.5US", "2.5USDT", "$2.5", "2.5$", "2,5USD", "1e10", "inf", "2.5 ", "2.5USD "}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(parse_price(text), InputError);
+  }
 }
 
 TEST_CASE("the version's text is made of its numbers") {
