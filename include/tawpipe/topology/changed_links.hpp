@@ -1,7 +1,8 @@
-// A cluster with changed links or devices: faster, slower, or of a given speed.
+// A cluster with changed links or devices: faster, slower, or of a given speed; or with fewer nodes.
 // Not: other paths between devices (topology/cluster_builder.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -33,6 +34,20 @@ Cluster with_changed_links(const Cluster& cluster, Change&& change) {
   Fabric fabric = cluster.fabric();
   for (Link& link : fabric.links) change(link);
   return detail::with_kinds(cluster, std::move(kinds), std::move(fabric));
+}
+
+/// The first `count` nodes of `cluster`, with the fabric between them. @pre 0 < count <= nodes()
+inline Cluster first_nodes(const Cluster& cluster, int count) {
+  std::vector<std::int32_t> nodes;
+  for (int node = 0; node < count; ++node) nodes.push_back(cluster.kind_index(NodeId{node}));
+  Fabric fabric = cluster.fabric();
+  const std::vector<LinkPath> paths = std::move(fabric.paths);
+  fabric.paths.clear();
+  for (int from = 0; !paths.empty() && from < count; ++from) {
+    const auto begin = paths.begin() + std::ptrdiff_t{from} * cluster.nodes();
+    fabric.paths.insert(fabric.paths.end(), begin, begin + count);
+  }
+  return Cluster{cluster.name(), cluster.kinds(), std::move(nodes), std::move(fabric)};
 }
 
 /// Whether devices of a node have links of their own (NVLink), so that PCI Express carries only

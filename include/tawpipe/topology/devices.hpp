@@ -29,6 +29,9 @@ struct KnownDevice {
   /// multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 to an SM;
   /// variants as B200
   int sms;
+  /// W, the most that the GPU with its memory takes: the same sheets; GH200, whose sheet has only the
+  /// module with its CPU, as H100
+  int watts;
   std::string_view source;
   /// Fraction of the product rate that the usual card of the same peak sustains, due to its power
   /// limit. An A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering,
@@ -45,29 +48,35 @@ struct KnownDevice {
 /// reports it.
 inline std::span<const KnownDevice> known_devices() {
   static constexpr KnownDevice devices[] = {
-      {"A100-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A100 data sheet, June 2021, A100 80GB SXM"},
-      {"A100-40G", 40, 312, 0, 0, 1555, 80, 108, "NVIDIA A100 data sheet, November 2020, A100 40GB SXM"},
-      {"A800-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
-      {"H100-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
-      {"H800-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H800 80GB SXM: an H100 with 8 NVLinks (400 GB/s both ways)"},
-      {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s",
-       0.85, 0.926},  // by themselves 0.595 and 0.584 of the peaks in full waves (pytorch/FBGEMM#2546), 0.936 of it in training
-      {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
-      {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, "NVIDIA GH200 data sheet, 96 GB HBM3"},
-      {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148,
+      {"A100-80G", 80, 312, 0, 0, 2039, 80, 108, 400, "NVIDIA A100 data sheet, June 2021, A100 80GB SXM"},
+      {"A100-40G", 40, 312, 0, 0, 1555, 80, 108, 400, "NVIDIA A100 data sheet, November 2020, A100 40GB SXM"},
+      {"A800-80G", 80, 312, 0, 0, 2039, 80, 108, 400, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
+      {"H100-80G", 80, 989, 1979, 0, 3350, 90, 132, 700, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
+      {"H800-80G", 80, 989, 1979, 0, 3350, 90, 132, 700, "NVIDIA H800 80GB SXM: an H100 with 8 NVLinks (400 GB/s both ways)"},
+      {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, 500,
+       "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s", 0.85,
+       0.926},  // by themselves 0.595 and 0.584 of the peaks in full waves (pytorch/FBGEMM#2546), 0.936 of it in training
+      {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, 700,
+       "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
+      {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, 700, "NVIDIA GH200 data sheet, 96 GB HBM3"},
+      {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148, 1000,
        "NVIDIA HGX B200 data sheet, one of 8 GPUs: 4500 TFLOPS with sparsity"},
-      {"GB200-186G", 186, 2500, 5000, 10000, 8000, 100, 148, "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity"},
-      {"B300-270G", 270, 2250, 4500, 13500, 8000, 103, 148, "NVIDIA HGX B300 data sheet, one of 8 GPUs: fp4 108 PFLOPS dense",
-       1.0231, 1.0231, 1.35},  // (1100 W / 1000 W of B200)^0.24
-      {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense",
+      {"GB200-186G", 186, 2500, 5000, 10000, 8000, 100, 148, 1200,
+       "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity"},
+      {"B300-270G", 270, 2250, 4500, 13500, 8000, 103, 148, 1100,
+       "NVIDIA HGX B300 data sheet, one of 8 GPUs: fp4 108 PFLOPS dense", 1.0231, 1.0231,
+       1.35},  // (1100 W / 1000 W of B200)^0.24
+      {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, 1400, "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense",
        1.0377, 1.0377, 1.35},  // (1400 W / 1200 W of GB200, whose peak is the same)^0.24
-      {"L40S-48G", 48, 362, 733, 0, 864, 89, 142, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity or fp8"},
-      {"RTX4090-24G", 24, 165.2, 330.3, 0, 1008, 89, 128, "NVIDIA Ada architecture white paper, fp32 accumulation"},
-      {"RTX5090-32G", 32, 209.5, 419, 1676, 1792, 120, 170, "NVIDIA RTX Blackwell architecture white paper, fp32 accumulation"},
-      {"RTX3090-24G", 24, 71, 0, 0, 936, 86, 82, "NVIDIA GA102 architecture white paper, fp16 with fp32 accumulation"},
-      {"V100-32G", 32, 125, 0, 0, 900, 70, 80, "NVIDIA V100 data sheet, V100 SXM2 32GB"},
-      {"T4-16G", 16, 65, 0, 0, 320, 75, 40, "NVIDIA T4 data sheet"},
-      {"P100-16G", 16, 21.2, 0, 0, 732, 60, 56, "NVIDIA P100 data sheet, P100 SXM2 16GB (no matrix units: fp16 vector peak)"},
+      {"L40S-48G", 48, 362, 733, 0, 864, 89, 142, 350, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity or fp8"},
+      {"RTX4090-24G", 24, 165.2, 330.3, 0, 1008, 89, 128, 450, "NVIDIA Ada architecture white paper, fp32 accumulation"},
+      {"RTX5090-32G", 32, 209.5, 419, 1676, 1792, 120, 170, 575,
+       "NVIDIA RTX Blackwell architecture white paper, fp32 accumulation"},
+      {"RTX3090-24G", 24, 71, 0, 0, 936, 86, 82, 350, "NVIDIA GA102 architecture white paper, fp16 with fp32 accumulation"},
+      {"V100-32G", 32, 125, 0, 0, 900, 70, 80, 300, "NVIDIA V100 data sheet, V100 SXM2 32GB"},
+      {"T4-16G", 16, 65, 0, 0, 320, 75, 40, 70, "NVIDIA T4 data sheet"},
+      {"P100-16G", 16, 21.2, 0, 0, 732, 60, 56, 300,
+       "NVIDIA P100 data sheet, P100 SXM2 16GB (no matrix units: fp16 vector peak)"},
   };
   return devices;
 }

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+#include <vector>
+
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -56,4 +59,31 @@ TEST_CASE("between nodes is PCI Express too, where devices of a node have NVLink
       CHECK((between.link(LinkId{l}).bandwidth.value() > before.bandwidth.value()) == pcie_leaves_nodes(cluster));
     }
   }
+}
+
+TEST_CASE("the first nodes are those of the same cluster with fewer") {
+  using namespace tawpipe;
+  const Cluster four = resolve_cluster("dgx-h100*4");
+  const Cluster three = first_nodes(four, 3);
+  CHECK(three == Cluster{four.name(), four.kinds(), {0, 0, 0}});
+  CHECK(first_nodes(four, 4) == four);
+  // Nodes of two kinds under a fabric with a link of its own for each ordered pair.
+  std::vector<NodeType> kinds = resolve_cluster("2x1").kinds();
+  kinds.push_back(kinds.front());
+  kinds.back().name = "other";
+  Fabric fabric;
+  for (int i = 0; i < 9; ++i) {
+    fabric.links.push_back({LinkClass::network, LinkEnd::fabric, BytesPerSecond{1e9 + i}, Duration{}});
+    fabric.paths.push_back(i % 4 == 0 ? LinkPath{} : LinkPath{i});
+  }
+  const Cluster whole{"fabric", kinds, {0, 1, 0}, fabric};
+  const Cluster less = first_nodes(whole, 2);
+  CHECK(less.nodes() == 2);
+  CHECK(less.kind_of(NodeId{1}).name == "other");
+  const auto speeds = [](const Cluster& cluster, int from, int to) {
+    std::vector<double> all;
+    for (const LinkId link : cluster.route(Rank{from}, Rank{to}).links) all.push_back(cluster.link(link).bandwidth.value());
+    return all;
+  };
+  for (const auto& [from, to] : {std::pair{0, 1}, std::pair{1, 0}}) CHECK(speeds(less, from, to) == speeds(whole, from, to));
 }

@@ -35,3 +35,14 @@ TEST_CASE("what only resembles one is not taken for it") {
     CHECK(found(name).empty());
   }
 }
+
+TEST_CASE("a board's power lies with its generation's") {
+  for (const tawpipe::KnownDevice& device : tawpipe::known_devices()) {
+    CAPTURE(device.name);
+    CHECK(device.watts >= 70);
+    CHECK(device.watts <= 1400);
+    CHECK(device.teraflops / device.watts < 2.3);  // 2250 / 1000 of B200 is the most of all
+  }
+  CHECK(tawpipe::known_device("H100-80G").watts == 700);
+  CHECK(tawpipe::known_device("A100-80G").watts == 400);
+}
