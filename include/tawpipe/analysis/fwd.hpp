@@ -9,8 +9,10 @@ struct Communication;
 struct CriticalPath;
 struct HeldTime;
 struct PeakMemory;
+struct RunCost;
 struct Summary;
 struct TimelineComparison;
 struct Traffic;
+struct TrainingRun;
 
 }  // namespace tawpipe
