@@ -4,6 +4,9 @@
 tawpipe_build_packages=(g++ cmake ninja-build libboost-graph-dev libfmt-dev libcli11-dev nlohmann-json3-dev libpugixml-dev
   libopenblas-pthread-dev libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler)  # not -serial: it gives wrong numbers where several threads multiply
 tawpipe_test_packages=(doctest-dev libbenchmark-dev python3 clang-format pkg-config)
+# Without these some tests skip (`./run-tests --all`).
+tawpipe_more_test_packages=(chromium chromium-driver python3-selenium mkdocs mkdocs-material python3-venv python3-dev clang
+  libclang-rt-14-dev)
 
 # The command that a package brings, for those that users often have from elsewhere.
 tawpipe_command_of() {

@@ -108,7 +108,7 @@ def linked(text):
 
 def main():
     if subprocess.run(["sh", "-c", "command -v mkdocs"], capture_output=True).returncode != 0:
-        print("MkDocs is not installed; Debian's packages mkdocs and mkdocs-material have it")
+        print("skipped: MkDocs is not installed; on Debian: apt-get install mkdocs mkdocs-material")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         pages = pathlib.Path(folder) / "pages"
