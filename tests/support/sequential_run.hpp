@@ -110,7 +110,7 @@ class SequentialRun {
     return order;
   }
 
-  /// Whether everything lies within its buffer.
+  /// Whether everything that tasks use is there, and lies within its buffer.
   static bool fits(const Schedule& schedule, const Dataflow& flow) {
     bool all = true;
     const auto has = [&](BufferId buffer, std::int64_t bytes) {
@@ -132,14 +132,24 @@ class SequentialRun {
         const StageWork& stage = schedule.stage(task.stage);
         const std::int64_t sizes[stage_parts] = {stage.layers * model.layer_parameters(), model.first_edge.parameters,
                                                  model.last_edge.parameters};
+        const Passes passes = traits(task.op).passes;
+        const bool head_shares = stage.last_edge && model.tied;
+        const bool has_part[stage_parts] = {stage.layers > 0, stage.first_edge || head_shares, stage.last_edge};
+        const bool reads[stage_parts] = {stage.layers > 0 && (passes.forward || passes.backward_input),
+                                         head_shares || (stage.first_edge && passes.forward), stage.last_edge};
         for (std::size_t i = 0; i < stage_parts; ++i) {
           run(compute.weights[i], sizes[i]);
           run(compute.gradients[i], sizes[i]);
+          all = all && (!reads[i] || compute.weights[i]) && (!(has_part[i] && passes.backward_weight) || compute.gradients[i]);
         }
+        const auto is_there = [&](BufferId buffer, bool needed) { all = all && (!needed || buffer != none<BufferId>); };
+        is_there(compute.saved, saved_bytes(schedule, task, compute) > 0);
+        is_there(compute.input, passes.forward ? !stage.first_edge : passes.backward_input && !stage.last_edge);
+        is_there(compute.output, passes.forward ? !stage.last_edge : passes.backward_input && !stage.first_edge);
         for (const Run& cleared : compute.cleared) run(cleared.place, cleared.count);
         has(compute.input, boundary);
         has(compute.output, boundary);
-        has(compute.saved, stage.saved.value());
+        has(compute.saved, std::max(stage.saved.value(), saved_bytes(schedule, task, compute)));
         has(compute.stash, stage.stash.value());
       } else {
         const TransferFlow& transfer = flow.transfer(id<TaskId>(t));
@@ -154,6 +164,18 @@ class SequentialRun {
       }
     }
     return all;
+  }
+
+  /// What the toy keeps in a stage's buffer: its layers' inputs, and what a split backward leaves to
+  /// its second half where there is no stash for it.
+  static std::int64_t saved_bytes(const Schedule& schedule, const Task& task, const ComputeFlow& compute) {
+    const StageWork& stage = schedule.stage(task.stage);
+    const Passes passes = traits(task.op).passes;
+    const std::int64_t one = 8 * schedule.workload().batch().tokens() * schedule.workload().model().size("hidden");
+    const std::int64_t kept = (stage.layers + 1) * one;
+    const bool stashed = compute.stash != none<BufferId> && schedule.buffer(compute.stash).bytes.value() >= kept;
+    const bool leaves = !passes.forward && passes.backward_input != passes.backward_weight && stage.layers > 0 && !stashed;
+    return (stage.layers + (stage.last_edge ? 1 : 0)) * one + (leaves ? kept : 0);
   }
 
   std::vector<double> train(const std::vector<TaskId>& order, Left left) {
