@@ -43,8 +43,7 @@ inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedul
                                                          const Timeline& timeline, const HeldSms& held,
                                                          std::span<const TaskId> calls) {
   HeldCtas ctas{held, schedule, cluster};
-  const Arrivals arrivals{schedule,
-                          [&](const Task& task) { return calls.empty() ? ctas.of(task) > 0 : is_between_ranks(schedule, task); }};
+  const Arrivals arrivals = ctas.arrivals(!calls.empty());
   std::vector<std::int64_t> come;  // [arrival] if ranks that wait hold SMs
   if (held.waiting) {
     come.resize(arrivals.size(), 0);

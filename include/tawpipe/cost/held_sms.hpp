@@ -167,6 +167,11 @@ class HeldCtas {
     }
     return held_.collective_ctas + static_cast<int>((most - held_.collective_ctas) * share + 0.5);
   }
+  /// The ends of communications that hold SMs; of all between ranks where they start in the order
+  /// of calls, since one that holds none may be waited for too.
+  Arrivals arrivals(bool in_order) {
+    return {schedule_, [&](const Task& task) { return in_order ? is_between_ranks(schedule_, task) : of(task) > 0; }};
+  }
 
  private:
   const HeldSms& held_;

@@ -107,7 +107,6 @@ class Predictor {
 #if TAWPIPE_BODIES
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <utility>
 #include <variant>
 
@@ -120,15 +119,6 @@ class Predictor {
 namespace tawpipe::inline v0 {
 
 namespace detail {
-
-/// The cost of SMs held by communications, if the problem's cost model has them.
-inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
-                                            std::span<const Rank> same_as) {
-  const HeldSms* const held = held_sms_of(problem.cost);
-  if (held == nullptr) return std::nullopt;
-  const auto calls = std::visit([&](const auto& cost) { return order_of_calls(schedule, problem.cluster, cost); }, problem.cost);
-  return held_time(schedule, problem.cluster, timeline, *held, same_as, calls);
-}
 
 /// A cut weighted by the times of embedding and head relative to a layer, forward and backward on
 /// the first device, with waits for the ranks that share them.
@@ -204,16 +194,23 @@ void keep_better(std::optional<Answer>& best, Answer next) {
 
 /// tawpipe::predict(). @param with_held  also Summary::held
 inline Prediction predict(const Problem& problem, Schedule schedule, bool with_held) {
+  const HeldSms* const held = with_held ? held_sms_of(problem.cost) : nullptr;
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload(), problem.cluster);
   if (const auto* kernels = std::get_if<KernelCost>(&problem.cost)) kernels->check_devices(problem.cluster);
+  std::vector<TaskId> calls;
   const auto run = [&](const Schedule& tasks) {
     check_stop();
-    return std::visit([&](const auto& cost) { return simulate(tasks, problem.cluster, cost, problem.noise); }, problem.cost);
+    return std::visit(
+        [&](const auto& cost) {
+          calls = order_of_calls(tasks, problem.cluster, cost);
+          return simulate_in_order(tasks, problem.cluster, cost, problem.noise, calls);
+        },
+        problem.cost);
   };
   if (!has_bodies(schedule)) {
     Timeline timeline = run(schedule);
     Summary summary = plausible(summarize(schedule, problem.cluster, timeline, problem.usable_memory), problem);
-    if (with_held) summary.held = held_time_of(problem, schedule, timeline, {});
+    if (held != nullptr) summary.held = held_time(schedule, problem.cluster, timeline, *held, {}, calls);
     return {std::move(schedule), std::move(timeline), std::move(summary)};
   }
   const ExpandedSchedule steps = expand_bodies(schedule);
@@ -224,7 +221,7 @@ inline Prediction predict(const Problem& problem, Schedule schedule, bool with_h
     timeline.end.push_back(of_steps.end_of(steps.last[t]));
   }
   Summary summary = plausible(summarize(steps.schedule, problem.cluster, of_steps, problem.usable_memory), problem);
-  if (with_held) summary.held = held_time_of(problem, steps.schedule, of_steps, {});
+  if (held != nullptr) summary.held = held_time(steps.schedule, problem.cluster, of_steps, *held, {}, calls);
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
@@ -374,10 +371,11 @@ TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(Built& built,
       problem_.cost);
   refusal = std::move(folded.refusal);
   if (!folded.run) return std::nullopt;
-  auto& [kept, timeline] = *folded.run;
+  auto& [kept, timeline, calls] = *folded.run;
   Summary summary = plausible(summarize(kept, problem_.cluster, timeline, problem_.usable_memory), problem_);
   summary.folding.refusal = refusal;
-  if (with_held) summary.held = detail::held_time_of(problem_, kept.schedule, timeline, kept.same_as);
+  if (const HeldSms* const held = with_held ? held_sms_of(problem_.cost) : nullptr)
+    summary.held = held_time(kept.schedule, problem_.cluster, timeline, *held, kept.same_as, calls);
   return Prediction{std::move(kept.schedule), std::move(timeline), std::move(summary)};
 }
 

@@ -18,6 +18,7 @@ namespace tawpipe::inline v0 {
 struct FoldedRun {
   FoldedSchedule schedule;
   Timeline timeline;
+  std::vector<TaskId> calls;  ///< that it was simulated with (order_of_calls)
 };
 
 /// A folded run, or the reason why there is none.
@@ -59,8 +60,9 @@ FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole,
       if (result.refusal.empty()) result.refusal = std::move(outcome.refusal);
       continue;
     }
-    Timeline timeline = simulate(folded.schedule, cluster, *outcome.cost);
-    result.run = FoldedRun{std::move(folded), std::move(timeline)};
+    std::vector<TaskId> calls = order_of_calls(folded.schedule, cluster, *outcome.cost);
+    Timeline timeline = simulate_in_order(folded.schedule, cluster, *outcome.cost, calls);
+    result.run = FoldedRun{std::move(folded), std::move(timeline), std::move(calls)};
     break;
   }
   return result;

@@ -287,9 +287,7 @@ TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster
   // Each arrival is a task too.
   const std::size_t count = kinds.size();
   const auto hold_of = [&](std::size_t t) -> const TaskHold& { return task_holds[static_cast<std::size_t>(kinds[t])]; };
-  HeldCtas ctas{held, schedule, cluster};
-  const Arrivals arrivals{schedule,
-                          [&](const Task& task) { return calls.empty() ? ctas.of(task) > 0 : is_between_ranks(schedule, task); }};
+  const Arrivals arrivals = HeldCtas{held, schedule, cluster}.arrivals(!calls.empty());
   EngineHolds holds{std::move(devices), {}, {}, {}, held.waiting};
   for (std::size_t t = 0; t < count; ++t) {
     holds.device_of.push_back(hold_of(t).computes ? hold_of(t).rank : -1);

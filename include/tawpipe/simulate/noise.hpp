@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -143,12 +144,12 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
   return part;
 }
 
-/// As simulate(), disturbed by `noise`. Interference changes which tasks overlap, and so itself: it
-/// is recomputed three times.
+/// As simulate_in_order(), disturbed by `noise`. Interference changes which tasks overlap, and so
+/// itself: it is recomputed three times.
 template <CostModel Cost>
-Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise) {
-  if (noise.is_none()) return simulate(schedule, cluster, cost);
-  const std::vector<TaskId> calls = order_of_calls(schedule, cluster, cost);
+Timeline simulate_in_order(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise,
+                           std::span<const TaskId> calls) {
+  if (noise.is_none()) return simulate_in_order(schedule, cluster, cost, calls);
   const std::vector<double> drawn = noise_factors(schedule, noise);
   const auto message = [&noise](const Task& task) { return message_factor(noise, task); };
   const auto run = [&](const std::vector<double>& factors) {
@@ -161,6 +162,12 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
     timeline = run(factors);
   }
   return timeline;
+}
+
+/// As simulate(), disturbed by `noise`.
+template <CostModel Cost>
+Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise) {
+  return simulate_in_order(schedule, cluster, cost, noise, order_of_calls(schedule, cluster, cost));
 }
 
 }  // namespace tawpipe
