@@ -1,8 +1,11 @@
 // Forward and backward of one decoder layer in bf16, hidden size 4096, sequence 16384: seconds,
 // share of the measured matrix peak; then a roofline fitted to this shape predicts three others.
-// Not: PyTorch's layer of the same shape (layer_pytorch.py).
+// `layer --shapes` only prints the shapes, and needs no GPU.
+// Not: PyTorch's layers of the same shapes (layer_pytorch.py).
 #include <cmath>
 #include <cstdio>
+#include <string>
+#include <string_view>
 
 #include "bench.hpp"
 
@@ -17,7 +20,18 @@ struct Shape {
   int heads;
   int kv_heads;
   std::int64_t sequence;
+
+  /// Its name and sizes as members of a JSON object.
+  std::string json() const {
+    return concat("\"shape\": \"", name, "\", \"sizes\": [", hidden, ", ", intermediate, ", ", heads, ", ", kv_heads, ", ",
+                  sequence, "]");
+  }
 };
+
+constexpr Shape shapes[] = {{"llama-2-7b, 16384", 4096, 11008, 32, 32, 16384},
+                            {"llama-2-7b, 4096", 4096, 11008, 32, 32, 4096},
+                            {"llama-3-8b, 8192", 4096, 14336, 32, 8, 8192},
+                            {"2048 wide, 16384", 2048, 5504, 16, 16, 16384}};
 
 struct Times {
   double forward = 1e30;  ///< seconds
@@ -56,13 +70,13 @@ double flops_backward(const StageWork& work) { return (work.backward_input + wor
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view{argv[1]} == "--shapes") {
+    for (const Shape& shape : shapes) std::printf("{%s}\n", shape.json().c_str());
+    return 0;
+  }
   const int divisor = gpu::divisor(argc, argv);
   return gpu::run([=] {
     const gpu::Peaks peaks = gpu::measure_peaks(divisor);
-    const Shape shapes[] = {{"llama-2-7b, 16384", 4096, 11008, 32, 32, 16384},
-                            {"llama-2-7b, 4096", 4096, 11008, 32, 32, 4096},
-                            {"llama-3-8b, 8192", 4096, 14336, 32, 8, 8192},
-                            {"2048 wide, 16384", 2048, 5504, 16, 16, 16384}};
     std::printf("{%s, \"matrix_peak_flops\": %.4e, \"copy_bytes_per_second\": %.4e}\n", gpu::device_json().c_str(), peaks.flops,
                 peaks.bytes);
     double utilization = 0;
@@ -76,9 +90,9 @@ int main(int argc, char** argv) {
       if (utilization == 0) utilization = flops / peaks.flops / (both - traffic);
       const double predicted = flops / (peaks.flops * utilization) + traffic;
       std::printf(
-          "{\"shape\": \"%s\", \"forward_seconds\": %.6e, \"backward_seconds\": %.6e, \"share_of_matrix_peak\": %.4f, "
+          "{%s, \"forward_seconds\": %.6e, \"backward_seconds\": %.6e, \"share_of_matrix_peak\": %.4f, "
           "\"predicted_seconds\": %.6e, \"prediction_error\": %.4f}\n",
-          shape.name, times.forward, times.backward, flops / both / peaks.flops, predicted, predicted / both - 1);
+          shape.json().c_str(), times.forward, times.backward, flops / both / peaks.flops, predicted, predicted / both - 1);
       std::fflush(stdout);
     }
     std::printf("{\"calibrated_on\": \"%s\", \"utilization\": %.4f}\n", shapes[0].name, utilization);

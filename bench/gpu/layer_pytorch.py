@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The same decoder layers as layer.cpp by PyTorch, forward and backward in bf16, as JSON lines.
 
-layer_pytorch.py [DIVISOR] [--compile]: sizes by DIVISOR smaller; --compile only fills the compiler's cache. One product for q, k
-and v and one for gate and up, as a tuned layer has; attention is scaled_dot_product_attention by FlashAttention and by cuDNN,
-compiled and eager. Weights' gradients are added up in bf16, as PyTorch does.
+layer_pytorch.py BENCH_GPU_LAYER [DIVISOR] [--compile]: the shapes of that program, by DIVISOR smaller; --compile only fills the
+compiler's cache. One product for q, k and v and one for gate and up, as a tuned layer has; attention is
+scaled_dot_product_attention by FlashAttention and by cuDNN, compiled and eager. Weights' gradients are added up in bf16, as
+PyTorch does.
 Exit 77 without PyTorch or a GPU; --cpu in place of the divisor tries the script itself, on small sizes.
 """
 import json
+import subprocess
 import sys
 import time
 
@@ -21,11 +23,11 @@ if not CPU and not torch.cuda.is_available():
     print("skipped: PyTorch sees no GPU", file=sys.stderr)
     sys.exit(77)
 DEVICE = "cpu" if CPU else "cuda"
-DIVISOR = 64 if CPU else int(next((one for one in sys.argv[1:] if one.isdigit()), "1"))
+DIVISOR = 64 if CPU else int(next((one for one in sys.argv[2:] if one.isdigit()), "1"))
 COMPILE_ONLY = "--compile" in sys.argv
 
-SHAPES = [("llama-2-7b, 16384", 4096, 11008, 32, 32, 16384), ("llama-2-7b, 4096", 4096, 11008, 32, 32, 4096),
-          ("llama-3-8b, 8192", 4096, 14336, 32, 8, 8192), ("2048 wide, 16384", 2048, 5504, 16, 16, 16384)]
+SHAPES = [json.loads(line) for line in
+          subprocess.run([sys.argv[1], "--shapes"], capture_output=True, text=True, check=True).stdout.splitlines()]
 WAYS = ["compiled_cudnn", "compiled_flash", "eager_cudnn", "eager_flash"]
 
 
@@ -97,9 +99,10 @@ def main():
         for way in WAYS:
             if COMPILE_ONLY and not way.startswith("compiled"):
                 continue
-            for name, *sizes in shapes:
+            for shape in shapes:
+                name = shape["shape"]
                 try:
-                    seconds = measure(way, *(max(1, size // DIVISOR) for size in sizes))
+                    seconds = measure(way, *(max(1, size // DIVISOR) for size in shape["sizes"]))
                     show({"shape": name, "pytorch": way, **({} if COMPILE_ONLY else {"seconds": seconds})})
                 except Exception as error:  # no host compiler or Triton, or attention that has no such kernel
                     show({"shape": name, "pytorch": way, "failed": f"{type(error).__name__}: {str(error)[:200]}"})

@@ -13,8 +13,6 @@ import tempfile
 
 TAWPIPE, RESULTS = sys.argv[1], pathlib.Path(sys.argv[2])
 DIVISOR = int((sys.argv[3:] or ["1"])[0])
-SHAPES = {"llama-2-7b, 16384": (4096, 11008, 32, 32, 16384), "llama-2-7b, 4096": (4096, 11008, 32, 32, 4096),
-          "llama-3-8b, 8192": (4096, 14336, 32, 8, 8192), "2048 wide, 16384": (2048, 5504, 16, 16, 16384)}
 
 
 def predicted(folder, cost, sizes):
@@ -44,7 +42,7 @@ def main():
         for shape, one in ours.items():
             both = one["forward_seconds"] + one["backward_seconds"]
             for kind, cost in costs.items():
-                times = predicted(pathlib.Path(name), cost, SHAPES[shape])
+                times = predicted(pathlib.Path(name), cost, one["sizes"])
                 print(json.dumps({"predicted": shape, "by": kind, **times, "error": sum(times.values()) / both - 1}))
             for twin in lines:
                 if twin.get("shape") == shape and "seconds" in twin:

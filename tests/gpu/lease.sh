@@ -132,9 +132,9 @@ fi
 tawpipe=$at/tawpipe ranks=$root/tests/gpu/ranks.py
 
 if [[ $call == 1 ]]; then
-  twin=$root/bench/gpu/layer_pytorch.py
+  twin=("$root/bench/gpu/layer_pytorch.py" "$at/bench_gpu_layer")
   # Numbers at the same time, and PyTorch compiles into its cache: no speed is measured yet.
-  step torch_compiles 150 - python3 "$twin" "$divide" --compile &
+  step torch_compiles 150 - python3 "${twin[@]}" "$divide" --compile &
   step device 60 - "$at/gpu_device" &
   step kernels 60 - "$at/gpu_layers_kernels" &
   step products 60 - "$at/gpu_layers_products" &
@@ -144,7 +144,7 @@ if [[ $call == 1 ]]; then
   wait
   step layer 90 layer.jsonl "$at/bench_gpu_layer" "$divide"
   step measure 90 - "$tawpipe" measure ${LEASE_MEASURE:-} --out "$results/measured.json"
-  step layer_pytorch 150 layer.jsonl python3 "$twin" "$divide"
+  step layer_pytorch 150 layer.jsonl python3 "${twin[@]}" "$divide"
   step layer_predicted 30 layer.jsonl python3 "$root/tests/gpu/layer_predictions.py" "$tawpipe" "$results" "$divide"
   for tokens in 16384 4096; do step "kernels_$tokens" 45 kernels.jsonl "$at/bench_gpu_kernels" "$divide" "$tokens"; done
   step virtual_ranks 60 virtual.jsonl "$at/bench_gpu_tawpipe" "$divide"
