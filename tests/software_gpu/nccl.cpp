@@ -10,6 +10,8 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "software_gpu/nccl_calls.hpp"
@@ -26,7 +28,26 @@ int blocks_of(const ncclConfig_t* config) {
   return config == nullptr || config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 32 : std::clamp(config->maxCTAs, 1, 32);
 }
 
+int policy_of([[maybe_unused]] const ncclConfig_t* config) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+  if (config != nullptr && config->CTAPolicy != NCCL_CONFIG_UNDEF_INT) return config->CTAPolicy;
+#endif
+  return 0;
+}
+
+/// What ncclMemAlloc has given: only that can have windows.
+struct Allocated {
+  std::mutex mutex;
+  std::set<const void*> all;
+};
+Allocated& allocated() {
+  static auto* const one = new Allocated;  // threads may use it until the process ends
+  return *one;
+}
+
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) long software_nccl_copied_gathers() { return copied_gathers(); }
 
 ncclResult_t ncclGetVersion(int* version) {
   *version = nccl_version();
@@ -64,11 +85,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   const std::string text{id.internal};
   const std::size_t space = text.find(' ');
   if (space == std::string::npos) return refuse(ncclInvalidArgument, "the id is not of ncclGetUniqueId");
+  if (!is_policy(policy_of(config))) return refuse(ncclInvalidArgument, "Invalid config policy attribute value");
   const bool blocking = config == nullptr || config->blocking != 0;
   int device = 0;
   cudaGetDevice(&device);
-  const auto one = std::make_shared<Communicator>(
-      Communicator::Place{text.substr(0, space), text.substr(space + 1), rank, ranks, device, blocking, blocks_of(config)});
+  const auto one = std::make_shared<Communicator>(Communicator::Place{text.substr(0, space), text.substr(space + 1), rank, ranks,
+                                                                      device, blocking, blocks_of(config), policy_of(config)});
   *comm = add_handle(one);
   return initialize(one);
 }
@@ -76,10 +98,15 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* mad
   const Shared parent = find(comm, "ncclCommSplit");
   if (colour < 0 && colour != NCCL_SPLIT_NOCOLOR) return refuse(ncclInvalidArgument, "a colour below 0");
   if (const ncclResult_t state = parent->ready("ncclCommSplit"); state != ncclSuccess) return refuse(state, parent->words());
-  const bool blocking =
-      config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? parent->place().blocking : config->blocking != 0;
+  if (!is_policy(policy_of(config))) return refuse(ncclInvalidArgument, "Invalid config policy attribute value");
+  Communicator::Place as = parent->place();
+  if (config != nullptr) {
+    if (config->blocking != NCCL_CONFIG_UNDEF_INT) as.blocking = config->blocking != 0;
+    as.blocks = blocks_of(config);
+    as.policy = policy_of(config);
+  }
   *made = nullptr;
-  split(parent, colour, key, blocking, config == nullptr ? parent->place().blocks : blocks_of(config), made);
+  split(parent, colour, key, as, made);
   return ncclSuccess;  // even where it is in progress
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
@@ -100,14 +127,19 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
   return ncclSuccess;
 }
 ncclResult_t ncclMemAlloc(void** at, size_t bytes) {
-  return cudaMalloc(at, bytes) == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "out of memory");
+  if (cudaMalloc(at, bytes) != cudaSuccess) return refuse(ncclUnhandledCudaError, "out of memory");
+  const std::lock_guard lock{allocated().mutex};
+  allocated().all.insert(*at);
+  return ncclSuccess;
 }
 ncclResult_t ncclMemFree(void* at) {
   if (is_registered(at)) {  // NCCL would go on using it
     std::fprintf(stderr, "software NCCL: ncclMemFree of memory that a communicator has registered\n");
     std::abort();
   }
-  return cudaFree(at) == cudaSuccess ? ncclSuccess : refuse(ncclInvalidArgument, "not memory of ncclMemAlloc");
+  const std::lock_guard lock{allocated().mutex};
+  if (allocated().all.erase(at) == 0) return refuse(ncclInvalidArgument, "not memory of ncclMemAlloc");
+  return cudaFree(at) == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "memory that cannot be freed");
 }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* at, size_t bytes, void** handle) {
   *handle = find(comm, "ncclCommRegister")->add_memory(at, bytes);
@@ -117,6 +149,24 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   const bool known = find(comm, "ncclCommDeregister")->remove_memory(handle);
   return known ? ncclSuccess : refuse(ncclInvalidArgument, "memory that is not registered");
 }
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* at, size_t bytes, ncclWindow_t* window, int flags) {
+  const Shared one = find(comm, "ncclCommWindowRegister");
+  if (const ncclResult_t state = one->ready("ncclCommWindowRegister"); state != ncclSuccess) return refuse(state, one->words());
+  {
+    const std::lock_guard lock{allocated().mutex};
+    if (allocated().all.count(at) == 0) return refuse(ncclInvalidArgument, "a window over memory that is not of ncclMemAlloc");
+  }
+  *window = nullptr;
+  open_window(one, at, bytes, (flags & NCCL_WIN_COLL_SYMMETRIC) != 0, reinterpret_cast<void**>(window));
+  return ncclSuccess;  // even where it is in progress
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  if (window == nullptr) return ncclSuccess;
+  const bool known = find(comm, "ncclCommWindowDeregister")->remove_window(window);
+  return known ? ncclSuccess : refuse(ncclInvalidArgument, "a window that is not open");
+}
+#endif
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = find(comm, "ncclCommGetAsyncError")->state();
   return ncclSuccess;

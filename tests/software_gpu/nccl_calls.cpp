@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -130,13 +131,19 @@ Operation with_registration(Operation what, const Communicator& by) {
   const auto elsewhere = [&](const std::string& host) { return host != hosts[static_cast<std::size_t>(by.place().rank)]; };
   cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(what.stream, &captured);
-  const CallMemory memory{by.has_memory(what.from, what.kind == Kind::reduce_scatter ? bytes * ranks : bytes),
-                          by.has_memory(what.to, what.kind == Kind::all_gather ? bytes * ranks : bytes),
+  const std::size_t given = what.kind == Kind::reduce_scatter ? bytes * ranks : bytes;
+  const std::size_t taken = what.kind == Kind::all_gather ? bytes * ranks : bytes;
+  const CallMemory memory{by.has_memory(what.from, given),
+                          by.has_memory(what.to, taken),
                           captured != cudaStreamCaptureStatusNone,
                           what.between_two() ? elsewhere(hosts.at(static_cast<std::size_t>(what.peer)))
-                                             : std::any_of(hosts.begin(), hosts.end(), elsewhere)};
+                                             : std::any_of(hosts.begin(), hosts.end(), elsewhere),
+                          by.place_in_window(what.from, given),
+                          by.place_in_window(what.to, taken)};
   what.registered = (!reads || memory.from) && (!writes || memory.to);
-  what.direct = used_directly(what, memory, by.place().ranks);
+  what.places = places_of(what, memory);
+  what.copied = is_copied(what, memory, by.place().policy);
+  what.direct = !what.copied && used_directly(what, memory, by.place().ranks);
   return what;
 }
 
@@ -173,7 +180,7 @@ struct Wish {  // of a member in a split
   std::array<char, 64> name;
 };
 
-void carry_out_split(const Shared& parent, int colour, int key, bool blocking, int blocks, ncclComm_t* made) {
+void carry_out_split(const Shared& parent, int colour, int key, const Communicator::Place& as, ncclComm_t* made) {
   Wish own{colour, key, {}, {}};
   broker_name().copy(own.broker.data(), own.broker.size() - 1);
   new_name().copy(own.name.data(), own.name.size() - 1);
@@ -188,12 +195,14 @@ void carry_out_split(const Shared& parent, int colour, int key, bool blocking, i
   std::sort(members.begin(), members.end());
   parent->end([&] {
     if (colour == NCCL_SPLIT_NOCOLOR) return;
-    const Communicator::Place& place = parent->place();
     const Wish& first = wishes.at(static_cast<std::size_t>(members.front().second));
-    const auto rank = std::find(members.begin(), members.end(), std::pair{key, place.rank}) - members.begin();
-    const auto child =
-        std::make_shared<Communicator>(Communicator::Place{first.broker.data(), first.name.data(), static_cast<int>(rank),
-                                                           static_cast<int>(members.size()), place.device, blocking, blocks});
+    const auto rank = std::find(members.begin(), members.end(), std::pair{key, as.rank}) - members.begin();
+    Communicator::Place place = as;
+    place.broker = first.broker.data();
+    place.name = first.name.data();
+    place.rank = static_cast<int>(rank);
+    place.ranks = static_cast<int>(members.size());
+    const auto child = std::make_shared<Communicator>(place);
     std::vector<std::string> hosts;
     for (const auto& [unused, member] : members) hosts.push_back(parent->hosts().at(static_cast<std::size_t>(member)));
     child->set_hosts(std::move(hosts));
@@ -289,8 +298,18 @@ ncclResult_t initialize(const Shared& one) {
     one->end([] {});
   });
 }
-void split(const Shared& parent, int colour, int key, bool blocking, int blocks, ncclComm_t* made) {
-  carry_out(parent, [=] { carry_out_split(parent, colour, key, blocking, blocks, made); });
+void split(const Shared& parent, int colour, int key, const Communicator::Place& as, ncclComm_t* made) {
+  carry_out(parent, [=] { carry_out_split(parent, colour, key, as, made); });
+}
+void open_window(const Shared& one, void* at, std::size_t bytes, bool symmetric, void** window) {
+  carry_out(one, [=] {
+    const std::vector<std::string> sizes = one->exchange("window", std::to_string(bytes));
+    if (std::adjacent_find(sizes.begin(), sizes.end(), std::not_equal_to<>{}) != sizes.end()) {
+      one->fail(ncclUnhandledCudaError, "windows of different sizes: " + sizes.front() + " and others");
+    }
+    *window = one->add_window(at, bytes, symmetric);
+    one->end([] {});
+  });
 }
 ncclResult_t finalize(const Shared& one) {
   return carry_out(one, [one] {

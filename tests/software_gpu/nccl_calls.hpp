@@ -3,6 +3,7 @@
 // Not: the functions (nccl.cpp) nor what a communicator does (nccl_communicator.hpp).
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -39,8 +40,12 @@ ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call);
 std::string new_name();
 /// All members meet; two of them on one GPU of a host are refused.
 ncclResult_t initialize(const Shared& one);
+/// @param as    what the new one has of its own: blocking, blocks, policy
 /// @param made  is written by a thread where the parent is not blocking
-void split(const Shared& parent, int colour, int key, bool blocking, int blocks, ncclComm_t* made);
+void split(const Shared& parent, int colour, int key, const Communicator::Place& as, ncclComm_t* made);
+/// All members meet; windows of different sizes are refused, as NCCL maps them one behind another.
+/// @param window  is written by a thread where the communicator is not blocking
+void open_window(const Shared& one, void* at, std::size_t bytes, bool symmetric, void** window);
 ncclResult_t finalize(const Shared& one);
 
 }  // namespace software_gpu

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "software_gpu/inside.hpp"
@@ -44,7 +45,18 @@ bool ordered() {
   return value;
 }
 
+/// The entry of [address] that is the last to begin at or before `at`; null: none.
+template <class Value>
+const std::pair<const char* const, Value>* around(const std::map<const char*, Value>& all, const char* at) {
+  const auto after = all.upper_bound(at);
+  return after == all.begin() ? nullptr : &*std::prev(after);
+}
+
+std::atomic<long> copied{0};
+
 }  // namespace
+
+long copied_gathers() { return copied; }
 
 Communicator::Communicator(Place place) : place_{std::move(place)} {
   cudaSetDevice(place_.device);
@@ -129,10 +141,27 @@ bool Communicator::remove_memory(void* handle) {
 bool Communicator::has_memory(const void* at, std::size_t bytes) const {
   const std::lock_guard lock{mutex_};
   const auto* const begin = static_cast<const char*>(at);
-  auto after = registered_.upper_bound(begin);
-  if (after == registered_.begin()) return false;
-  --after;
-  return begin + bytes <= after->first + after->second;
+  const auto* const window = around(windows_, begin);
+  if (window != nullptr && begin + bytes <= window->first + window->second.bytes) return true;  // registered too
+  const auto* const known = around(registered_, begin);
+  return known != nullptr && begin + bytes <= known->first + known->second;
+}
+void* Communicator::add_window(const void* at, std::size_t bytes, bool symmetric) {
+  const std::lock_guard lock{mutex_};
+  const auto* const begin = static_cast<const char*>(at);
+  windows_[begin] = {bytes, symmetric};
+  return const_cast<char*>(begin);
+}
+bool Communicator::remove_window(void* window) {
+  const std::lock_guard lock{mutex_};
+  return windows_.erase(static_cast<const char*>(window)) == 1;
+}
+std::optional<std::size_t> Communicator::place_in_window(const void* at, std::size_t bytes) const {
+  const std::lock_guard lock{mutex_};
+  const auto* const begin = static_cast<const char*>(at);
+  const auto* const window = around(windows_, begin);
+  if (window == nullptr || !window->second.symmetric || begin + bytes > window->first + window->second.bytes) return {};
+  return static_cast<std::size_t>(begin - window->first);
 }
 
 // ---- meetings of members ----------------------------------------------------------------------------------------------------
@@ -297,10 +326,12 @@ void CUDART_CB Communicator::run(void* data) {
   by.await_turn(*launch, ++launch->times);
   if (!launch->captured) launch->before = nullptr;  // or all that ever were would stay
   const int device = by.place_.device;
-  const int processors = software_gpu_take_processors(device, by.place_.blocks, 1);
+  const auto is_copied = [](const Operation& one) { return one.copied; };
+  const bool copies = std::all_of(launch->operations.begin(), launch->operations.end(), is_copied);
+  const int processors = copies ? 0 : software_gpu_take_processors(device, by.place_.blocks, 1);
   ++launch->started;
   by.carry_out(launch->operations);
-  software_gpu_give_processors(device, processors);
+  if (!copies) software_gpu_give_processors(device, processors);
   if (!launch->captured) forget(data);
 }
 
@@ -320,7 +351,10 @@ void Communicator::carry_out(const std::vector<Operation>& operations) {
   }
   compare(calls);
   if (const ncclResult_t now = state(); now != ncclSuccess && now != ncclInProgress) return;
-  for (std::size_t i = 0; i < operations.size(); ++i) complete(operations[i], place_.rank, calls[i].all);
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    complete(operations[i], place_.rank, calls[i].all);
+    if (operations[i].copied) ++copied;
+  }
 }
 
 }  // namespace software_gpu

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +18,9 @@
 #include "software_gpu/nccl_operation.hpp"
 
 namespace software_gpu {
+
+/// Operations of this process that copy engines have done.
+long copied_gathers();
 
 /// Kept by whoever still needs it: its handle, its operations in streams, its calls in the
 /// background.
@@ -30,6 +34,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     int device;
     bool blocking;
     int blocks;  ///< that an operation takes of its GPU's processors
+    int policy;  ///< ncclConfig_t::CTAPolicy
   };
   enum class Life { alive, finalized, aborted, destroyed };
 
@@ -73,6 +78,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool remove_memory(void* handle);
   /// Whether all of it is registered.
   bool has_memory(const void* at, std::size_t bytes) const;
+  /// The same of windows. @param symmetric  NCCL_WIN_COLL_SYMMETRIC
+  void* add_window(const void* at, std::size_t bytes, bool symmetric);
+  bool remove_window(void* window);
+  /// Where in a symmetric window, if all of it is in one.
+  std::optional<std::size_t> place_in_window(const void* at, std::size_t bytes) const;
   /// [rank] once, by the call that makes the communicator
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
   const std::vector<std::string>& hosts() const { return hosts_; }
@@ -126,7 +136,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t state_ = ncclSuccess;
   std::string words_;
   Life life_ = Life::alive;
+  struct Window {
+    std::size_t bytes;
+    bool symmetric;
+  };
   std::map<const char*, std::size_t> registered_;  ///< bytes
+  std::map<const char*, Window> windows_;
   std::set<int> sockets_;                          ///< of meetings that are waited for
   std::set<std::string> connected_;                ///< kinds of collectives, and pairs
   std::map<std::string, std::uint64_t> meetings_;  ///< held by now, by purpose and members

@@ -20,6 +20,7 @@ struct Head {
   std::uint64_t count;
   bool registered;
   bool direct;
+  std::uint64_t places[2];
 };
 
 Head read(const std::string& head) {
@@ -106,6 +107,7 @@ std::string head_of(const Operation& operation) {
   head.count = operation.count;
   head.registered = operation.registered;
   head.direct = operation.direct;
+  std::copy(operation.places.begin(), operation.places.end(), head.places);
   std::string text(sizeof head, '\0');
   std::memcpy(text.data(), &head, sizeof head);
   return text;
@@ -115,9 +117,13 @@ std::string describe(const std::string& head) {
   static constexpr std::array<const char*, 7> names{"ncclSend",      "ncclRecv",          "ncclBroadcast", "ncclReduce",
                                                     "ncclAllGather", "ncclReduceScatter", "ncclAllReduce"};
   const Head one = read(head);
+  const auto place = [](const char* what, std::uint64_t at) {
+    return at == 0 ? "" : std::string{", "} + what + " at " + std::to_string(at - 1) + " of a window";
+  };
   return std::string{names.at(static_cast<std::size_t>(one.kind))} + "(count " + std::to_string(one.count) + ", type " +
          std::to_string(one.type) + ", op " + std::to_string(one.op) + ", root " + std::to_string(one.root) +
-         (one.registered ? ", registered" : "") + (one.direct ? ", direct)" : ")");
+         (one.registered ? ", registered" : "") + (one.direct ? ", direct" : "") + place("source", one.places[0]) +
+         place("destination", one.places[1]) + ")";
 }
 
 bool fit(const std::string& one, const std::string& other) {
@@ -125,7 +131,7 @@ bool fit(const std::string& one, const std::string& other) {
   const Head b = read(other);
   const bool two = a.kind == Kind::send || a.kind == Kind::receive;
   return (two || a.kind == b.kind) && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count &&
-         a.registered == b.registered && a.direct == b.direct;
+         a.registered == b.registered && a.direct == b.direct && std::equal(a.places, a.places + 2, b.places);
 }
 
 Part part_of(const Operation& operation, int rank, int ranks) {

@@ -7,7 +7,9 @@
 #include <nccl.h>
 #pragma GCC visibility pop
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,10 @@ struct Operation {
   cudaStream_t stream;
   bool registered = false;  ///< all memory of it is
   bool direct = false;      ///< this member's kernel uses that memory (nccl_registration.hpp)
+  bool copied = false;      ///< by copy engines, in place of a kernel
+  /// 1 + the place in a symmetric window of what NCCL takes to be at the same place on all members,
+  /// of source and destination; 0: in none, or of no matter
+  std::array<std::uint64_t, 2> places{};
 
   bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
   bool reduces() const { return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce; }

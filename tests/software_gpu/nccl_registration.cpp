@@ -1,6 +1,8 @@
 // Sources: NCCL's src/enqueue.cc and register.cc (2.23), src/register/coll_reg.cc (2.24 to 2.30), of
-// rings on GPUs that reach each other's memory.
-// Not: trees, NVLink SHARP and CollNet; NCCL's choice of protocol beyond the size of a message.
+// rings on GPUs that reach each other's memory; of windows src/enqueue.cc (taskAppend), init.cc
+// (CTAPolicy), misc/argcheck.cc (registrationCheck), 2.27 to 2.30.
+// Not: copy engines between hosts (2.30.6), trees, NVLink SHARP and CollNet; NCCL's choice of protocol beyond the size of a
+// message.
 #include "software_gpu/nccl_registration.hpp"
 
 #include <cstdio>
@@ -38,6 +40,22 @@ int nccl_version() {
     std::abort();
   }();
   return version;
+}
+
+bool is_policy(int policy) { return policy >= 0 && policy <= (nccl_version() < version_of(2, 28, 0) ? 1 : 2); }
+
+bool is_copied(const Operation& call, const CallMemory& memory, int policy) {
+  constexpr int zero = 2;  // NCCL_CTA_POLICY_ZERO
+  if (call.kind != Kind::all_gather || policy != zero || memory.hosts || !memory.to_place) return false;
+  return memory.from_place || nccl_version() >= version_of(2, 29, 0);
+}
+
+std::array<std::uint64_t, 2> places_of(const Operation& call, const CallMemory& memory) {
+  const auto place = [](std::optional<std::size_t> at) { return at ? std::uint64_t{1} + *at : 0; };
+  const bool gathers = call.kind == Kind::all_gather;
+  const bool scatters = call.kind == Kind::reduce_scatter;
+  const bool sums = call.kind == Kind::all_reduce;
+  return {scatters || sums ? place(memory.from_place) : 0, gathers || sums ? place(memory.to_place) : 0};
 }
 
 bool used_directly(const Operation& call, const CallMemory& memory, int ranks) {

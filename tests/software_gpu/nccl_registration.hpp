@@ -3,6 +3,9 @@
 // Not: which memory is registered (nccl_communicator.hpp).
 #pragma once
 
+#include <cstddef>
+#include <optional>
+
 #include "software_gpu/nccl_operation.hpp"
 
 namespace software_gpu {
@@ -16,9 +19,22 @@ struct CallMemory {
   bool to = false;        ///< its destination is
   bool captured = false;  ///< into a graph: NCCL registers by itself what is not null
   bool hosts = false;     ///< members of the operation are on several hosts
+  /// where source and destination are in symmetric windows
+  std::optional<std::size_t> from_place{};
+  std::optional<std::size_t> to_place{};
 };
 
 /// Whether this member's kernel would. @param ranks  of the communicator
 bool used_directly(const Operation& call, const CallMemory& memory, int ranks);
+
+/// Whether copy engines would do the call. @param policy  ncclConfig_t::CTAPolicy
+bool is_copied(const Operation& call, const CallMemory& memory, int policy);
+
+/// Operation::places. NCCL finds other members' memory by this member's place in its own, which is
+/// only right if all have the same.
+std::array<std::uint64_t, 2> places_of(const Operation& call, const CallMemory& memory);
+
+/// Whether a communicator may have it.
+bool is_policy(int policy);
 
 }  // namespace software_gpu
