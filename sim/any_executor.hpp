@@ -53,6 +53,12 @@ class AnyExecutor {
     std::int64_t free_after;     ///< bytes, after
   };
   virtual std::optional<GpuMemory> gpu_memory() const { return std::nullopt; }
+  /// All-gathers of this rank in an iteration, where --zero-cta was given; otherwise none.
+  struct Gathers {
+    std::int64_t all;
+    std::int64_t in_windows;  ///< of these: they can do without SMs
+  };
+  virtual std::optional<Gathers> gathers() const { return std::nullopt; }
   /// Visits each rank of this process.
   virtual void for_each_rank(const std::function<void(AnyRank<T>&)>& visit) = 0;
 

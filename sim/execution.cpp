@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "modules/host_layer.hpp"
 #include "request.hpp"
@@ -59,7 +60,8 @@ RunIdentity identity_of(const ExecutionRequest& request) {
                        {"--recompute", request.recompute},
                        {"--offload", request.offload},
                        {"--loss-chunk", std::to_string(request.loss_chunk)},
-                       {"--graph", request.graph ? "on" : "off"}};
+                       {"--graph", request.graph ? "on" : "off"},
+                       {"--zero-cta", request.zero_cta ? "on" : "off"}};
   identity.insert(identity.end(), request.identity.begin(), request.identity.end());
   return identity;
 }
@@ -72,7 +74,10 @@ template <class T>
 int with_executor(const ExecutionRequest& request, ExecutionModel model, const UseExecutor<T>& use) {
   if (request.gpus > 0 && request.backend != "cuda")
     throw InputError("--gpus is for --backend cuda; add it, or leave --gpus out");
-  if (request.graph && request.backend != "cuda") throw InputError("--graph is for --backend cuda; add it, or leave --graph out");
+  for (const auto& [flag, given] : {std::pair{"--graph", request.graph}, std::pair{"--zero-cta", request.zero_cta}}) {
+    if (!given || request.backend == "cuda") continue;
+    throw InputError(concat(flag, " is for --backend cuda; add it, or leave ", flag, " out"));
+  }
   if (request.backend == "mpi") return run_by_module("mpi", request, model, use);
   if (std::is_same_v<T, float> && request.backend == "cuda") return run_by_module("cuda", request, model, use);
   if (request.backend != "host") {

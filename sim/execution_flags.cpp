@@ -44,6 +44,9 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
             "cuda: GPU processors that a communication takes at most (default: 8 for a message between two\nranks, 16 for a "
             "collective)",
             "N", "Execution");
+  app.add_flag("--zero-cta", request.zero_cta,
+               "cuda: all-gathers by copy engines, without GPU processors, where NCCL can (NCCL 2.28 and later)")
+      ->group("Execution");
   add_text(app, "--pace", request.pace,
            "Hold every computation to a device of so many operations a second, such as 5GFLOPS,\nso that ranks that share "
            "cores do not slow each other down (for measurements)",

@@ -17,6 +17,7 @@ struct ExecutionRequest {
   std::int64_t task_seconds = 60;    ///< limit for a task (mpi, cuda)
   std::int64_t connect_seconds = 0;  ///< the same for communicators that connect (cuda), and of MPI's start; 0: the default
   std::int64_t max_ctas = 0;         ///< maximum of SMs for a communication; 0: 8 for a message, 16 for a collective (cuda)
+  bool zero_cta = false;             ///< all-gathers go through windows, where NCCL can move them without SMs (cuda)
   std::int64_t loss_chunk = 0;       ///< entries of the vocabulary at a time; 0: all
   bool try_products = false;         ///< matrix products' algorithms are found by trial (cuda)
   bool graph = false;                ///< every step but the first is one CUDA graph (cuda)

@@ -254,6 +254,11 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
                           request.execution.backend, format_count(run.model.model.parameters()), request.execution.dtype,
                           format_count(run.model.batch.global_batch * run.model.batch.sequence)));
+  const auto gathers = executor.gathers();
+  if (gathers) {
+    report.head(
+        concat(gathers->in_windows, " of ", gathers->all, " all-gathers a step are in windows, where NCCL can do without SMs\n"));
+  }
   const bool on_processors = request.execution.backend != "cuda";
   if (on_processors) report.head(concat("GEMMs by ", kernels_text(layers::host::blas_kernels()), "\n"));
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
@@ -350,6 +355,9 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
                             {"communicators", memory->communicators},
                             {"free_before_connecting_bytes", memory->free_before},
                             {"free_after_connecting_bytes", memory->free_after}};
+    }
+    if (gathers) {
+      json["all_gathers"] = {{"in_iteration", gathers->all}, {"in_windows", gathers->in_windows}};
     }
     if (outputs->json) {
       (*outputs->json)(json.dump(2) + "\n");

@@ -76,8 +76,8 @@ class RunBy final : public ExecutorBase<float, E> {
  public:
   using GpuMemory = AnyExecutor<float>::GpuMemory;
 
-  RunBy(E& executor, std::shared_ptr<Observed> observed, int device)
-      : ExecutorBase<float, E>{executor}, observed_{std::move(observed)}, device_{device} {}
+  RunBy(E& executor, std::shared_ptr<Observed> observed, int device, bool zero_cta)
+      : ExecutorBase<float, E>{executor}, observed_{std::move(observed)}, device_{device}, zero_cta_{zero_cta} {}
 
   std::optional<GpuMemory> gpu_memory() const override {
     const E& executor = this->executor();
@@ -85,6 +85,13 @@ class RunBy final : public ExecutorBase<float, E> {
       const auto [before, after] = executor.connection_memory();
       return GpuMemory{executor.allocated().value(), static_cast<std::int64_t>(executor.communicators()), before.value(),
                        after.value()};
+    }
+    return std::nullopt;
+  }
+  std::optional<AnyExecutor<float>::Gathers> gathers() const override {
+    if constexpr (requires(const E& executor) { executor.gathers(); }) {
+      const cuda::GatherCount count = this->executor().gathers();
+      if (zero_cta_) return AnyExecutor<float>::Gathers{count.all, count.in_windows};
     }
     return std::nullopt;
   }
@@ -115,6 +122,7 @@ class RunBy final : public ExecutorBase<float, E> {
 
   std::shared_ptr<Observed> observed_;
   int device_;
+  bool zero_cta_;
 };
 
 /// @param session  of the ranks; none: all ranks are on one GPU
@@ -139,7 +147,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   };
   ObservedAdamW<T> optimizer{model, scale ? &*scale : nullptr, observed};
   const auto run = [&](auto& executor) {
-    RunBy<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device};
+    RunBy<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device, request.zero_cta};
     return use(one);
   };
   const Timeline expected = expected_timeline(request.cluster, schedule);
@@ -211,6 +219,7 @@ int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session&
   const std::vector<cuda::GpuPlace> places = session.places();
   agree_on_run(session, request, [&] {
     cuda::visible_devices();
+    if (request.zero_cta) cuda::require_zero_cta();
     schedule = schedule_for(request, model, places);
     if (schedule->ranks() != session.ranks()) {
       throw InputError(concat("the schedule has ", schedule->ranks(), " ranks and ", session.ranks(),
@@ -247,7 +256,7 @@ int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<f
   layers::cuda::ProductChoices* const choices = request.try_products ? &tried : nullptr;
   const cuda::SessionOptions options{
       .watch = {.task_seconds = static_cast<double>(request.task_seconds), .failed = leave},
-      .nccl = {.max_ctas = static_cast<int>(request.max_ctas), .seconds = request.connect_limit()}};
+      .nccl = {.max_ctas = static_cast<int>(request.max_ctas), .zero_cta = request.zero_cta, .seconds = request.connect_limit()}};
   const cuda::Environment variables = cuda::read_environment(environ);
   if (const std::string launcher = cuda::place_of(variables).launcher; !launcher.empty()) {
     if (request.gpus > 0)
@@ -273,6 +282,8 @@ int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<f
     });
     return code;
   }
+  if (request.zero_cta)
+    throw InputError("--zero-cta is for ranks with a GPU each, and one GPU has all of them here; leave it out");
   if (request.cluster.empty()) request.cluster = "1x1";
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster));
   return train_in_its_numbers(request, model, schedule, nullptr, choices, use);

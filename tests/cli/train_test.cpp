@@ -260,6 +260,7 @@ TEST_CASE("what train cannot do is one clear sentence") {
   check_refused(run(training.flags(2, "--backend cuda --dtype f64")), {"--dtype f64", "GPU", "bf16"});
   check_refused(run(training.flags(2, "--gpus 2")), {"--gpus", "--backend cuda"});
   check_refused(run(training.flags(2, "--graph")), {"--graph", "--backend cuda"});
+  check_refused(run(training.flags(2, "--zero-cta")), {"--zero-cta", "--backend cuda"});
   check_refused(run("check-numerics --backend cuda --dtype bf16 --reference " + reference), {"--dtype bf16", "f32"});
   check_refused(run(training.flags(2, "--schedule tawpip")), {"did you mean 'tawpipe'"});
   check_refused(run(training.flags(2, "--resume " + training.folder / "nowhere")), {"nowhere"});

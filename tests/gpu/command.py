@@ -91,6 +91,20 @@ def main():
         check(near(processes, host, 1e-5), "processes over NCCL train as the host does")
         capped = train(folder, "communications on 2 processors", *cuda, "1x2", "--max-ctas", "2", gpus=2, processes=2, SMS=2)
         check(capped == processes, "a cap of processors changes no bits")
+        windows = ("--schedule", "fsdp", "--zero-cta")
+        if two_gpus():
+            plain = train(folder, "fsdp", *cuda, "1x2", *windows[:2], gpus=2)
+            copied = train(folder, "fsdp without SMs", *cuda, "1x2", *windows, gpus=2)
+            check(copied == plain, "gathers in windows change no bits")
+            gathers = json.loads((folder / "result.json").read_text())["all_gathers"]
+            check(gathers["in_iteration"] == gathers["in_windows"] > 0, f"all gathers are in windows: {gathers}")
+        code, out, err = run([TAWPIPE, *flags(folder, 1, *cuda, "1x2", "--gpus", "1", *windows)])
+        check(code == 2 and "a GPU each" in err, f"virtual ranks have no windows: {err.strip()}")
+        code, out, err = run([TAWPIPE, *flags(folder, 1, "--cluster", "1x2", *windows)])
+        check(code == 2 and "--zero-cta is for --backend cuda" in err, f"nor has the host: {err.strip()}")
+        if SOFTWARE:
+            code, out, err = run([TAWPIPE, *flags(folder, 1, *cuda, "1x2", *windows)], gpus=2, NCCL_VERSION="2.27.3")
+            check(code == 2 and "need NCCL 2.28 or later" in err and "NCCL 2.27.3" in err, f"nor has an older NCCL: {err.strip()}")
         near_graph = train(folder, "2 processes of a host by graph", *cuda, "1x2", "--graph", gpus=2, processes=2)
         check(near_graph == processes, "a graph with NCCL gives the same bits")
         memory = json.loads((folder / "result.json").read_text())["gpu_memory"]

@@ -7,9 +7,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -54,6 +56,10 @@ class TestCommunicator {
     std::condition_variable came;
     std::atomic<int> aborted{0};              ///< communicators
     std::vector<std::string>* log = nullptr;  ///< of what comes of a failure
+    bool zero_cta = false;                    ///< members want windows
+    /// [communicator, number of a gather in its window] where the first member's went to
+    std::map<std::pair<int, int>, std::ptrdiff_t> places;
+    std::map<int, std::size_t> windows;  ///< [communicator] bytes
   };
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int rank, int ranks)
       : TestCommunicator{sink, std::move(family), 0, rank, ranks} {}
@@ -114,8 +120,21 @@ class TestCommunicator {
     if (family_->stop != nullptr && family_->stop->load()) throw tawpipe::DeviceError("another rank has failed");
   }
   static constexpr bool enrolls = false;
-  static std::shared_ptr<std::byte> allocate(std::size_t) { return nullptr; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const {
+    if (!family_->zero_cta) return nullptr;
+    constexpr std::align_val_t alignment{256};
+    return {static_cast<std::byte*>(std::memset(::operator new(bytes, alignment), 0xff, bytes)),  // not a number
+            [](std::byte* memory) { ::operator delete(memory, alignment); }};
+  }
   void enroll(std::byte*, std::size_t) {}
+  bool zero_cta() const { return family_->zero_cta; }
+  void open_window(std::byte* at, std::size_t bytes) {
+    const std::lock_guard lock{family_->mutex};
+    if (family_->windows.try_emplace(communicator_, bytes).first->second != bytes) {
+      throw tawpipe::DeviceError("windows of different sizes");
+    }
+    window_ = at;
+  }
   static void abort_all(std::vector<TestCommunicator> all) {
     if (auto* const log = all.back().family_->log; log != nullptr) {
       log->push_back(tawpipe::concat(all.size(), " communicators aborted"));
@@ -124,12 +143,24 @@ class TestCommunicator {
   }
 
  private:
+  /// All members gather, or broadcast uneven parts, within the window and to one place of it.
+  void check_window(const CommunicatorCall& one) {
+    const std::lock_guard lock{family_->mutex};
+    const std::ptrdiff_t place = one.to - window_;
+    const bool first = family_->places.try_emplace({communicator_, gathers_++}, place).first->second == place;
+    const bool inside = place >= 0 && place < static_cast<std::ptrdiff_t>(family_->windows[communicator_]);
+    const bool gathers = one.kind == CommunicatorCall::Kind::all_gather || one.kind == CommunicatorCall::Kind::broadcast;
+    if (!gathers || !first || !inside) {
+      throw tawpipe::DeviceError("not a gather to one place of a window");
+    }
+  }
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int communicator, int member, int ranks)
       : sink_{&sink}, family_{std::move(family)}, communicator_{communicator}, member_{member}, ranks_{ranks} {
     sink.make_member(communicator, member);
   }
   void call(const CommunicatorCall& one, Stream stream) {
     if (one.count <= 0) throw tawpipe::DeviceError("a communication of nothing");
+    if (window_ != nullptr) check_window(one);
     if (!grouped_) return sink_->communicate(communicator_, member_, {one}, stream.number);
     if (!calls_.empty() && stream.number != stream_.number) throw tawpipe::DeviceError("a group on two streams");
     stream_ = stream;
@@ -142,6 +173,8 @@ class TestCommunicator {
   int member_;
   int ranks_;
   int splits_ = 0;
+  std::byte* window_ = nullptr;
+  int gathers_ = 0;  ///< in the window
   bool grouped_ = false;
   std::vector<CommunicatorCall> calls_;
   Stream stream_;

@@ -105,7 +105,7 @@ enum class Traffic : std::uint8_t { pairs, collectives };
 
 /// A communicator of some ranks, including this process's (or object's). Modelled on NCCL's.
 ///
-/// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` enqueue a
+/// - All functions but `split`, `allocate`, `enroll`, `open_window`, `check` and `abort_all` enqueue a
 ///   communication in `stream` and return; the first use of a peer or collective may block the host
 ///   until its peers use it too. On one communicator all members call the same collectives in the
 ///   same order with the same count, type and root; sends and receives of peers are matched in
@@ -151,6 +151,11 @@ concept CommunicatorApi = std::movable<C> &&
   /// From now on messages of this communicator use only such memory, on all members. It stays until
   /// the communicator is gone.
   { comm.enroll(to, std::size_t{}) } -> std::same_as<void>;
+  /// whether all-gathers should take none of the device's processors: for that they need a window
+  { comm.zero_cta() } -> std::same_as<bool>;
+  /// Collective, blocks: from now on this communicator only gathers within such memory, of one size
+  /// on all members, to a place that is the same on all of them.
+  { comm.open_window(to, std::size_t{}) } -> std::same_as<void>;
   /// throws if a communication under way has failed; does not wait
   { comm.check() } -> std::same_as<void>;
   /// Ends all communication in progress, unfinished; blocks until it has ended, and until no graph

@@ -23,6 +23,7 @@
 
 #include "tawpipe/execute/cuda/check.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/nccl_options.hpp"
 #include "tawpipe/execute/cuda/pause.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
@@ -33,26 +34,15 @@
 #pragma weak ncclCommRegister
 #pragma weak ncclCommDeregister
 #endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#pragma weak ncclCommWindowRegister
+#pragma weak ncclCommWindowDeregister
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 9)
 #pragma weak ncclCommRevoke
 #endif
 
 namespace tawpipe::inline v0::cuda {
-
-/// Options for NCCL.
-struct NcclOptions {
-  /// The maximum of blocks, each on a processor of the GPU, that a communication takes from
-  /// computation while it runs or waits; 0: 8 for sends and receives, 16 for collectives, about
-  /// what a GPU with NVLink needs.
-  int max_ctas = 0;
-  double seconds = 600;  ///< a communicator not ready for the next call after this time has failed
-  /// Whether messages use memory that is registered with NCCL; none: with NCCL 2.29 and later.
-  /// Before 2.23 none is registered.
-  std::optional<bool> register_memory{};
-  /// For ranks that are threads: true once one of them has failed (RankThreads::failed). Null: no
-  /// other ranks in this process.
-  const std::atomic<bool>* stop = nullptr;
-};
 
 /// The bytes that identify a new communicator; one rank makes them and sends them to all others.
 /// @throws NcclError  if no network interface can be used.
@@ -67,8 +57,9 @@ inline std::string new_communicator_id() {
 class NcclCommunicator {
  public:
   /// Collective over `ranks` callers, each with its GPU current.
-  /// @throws NcclError  if NCCL fails. DeviceError  if a rank does not arrive in time.
-  NcclCommunicator(const std::string& id, int rank, int ranks, const NcclOptions& options = {}) : options_{options} {
+  /// @throws NcclError  if NCCL fails. DeviceError  if a rank does not arrive in time. InputError  as
+  /// require_zero_cta.
+  NcclCommunicator(const std::string& id, int rank, int ranks, const NcclOptions& options = {}) : options_{checked(options)} {
     ncclUniqueId unique;
     if (id.size() != sizeof unique.internal) {
       throw DeviceError(concat("the id of a communicator has ", id.size(), " bytes; it must have ", sizeof unique.internal));
@@ -127,12 +118,7 @@ class NcclCommunicator {
     cuda::check(
         locked([&] { return ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, handle.get(), &config); }),
         "ncclCommSplit", comm_);
-    try {
-      wait_for(ncclInProgress, "ncclCommSplit");
-    } catch (const DeviceError&) {
-      handle.release();  // that thread may still write it
-      throw;
-    }
+    wait_for_handle(handle, "ncclCommSplit");
     if (*handle == nullptr) return std::nullopt;
     part.comm_ = *handle;
     part.own_ = true;
@@ -180,7 +166,7 @@ class NcclCommunicator {
   std::shared_ptr<std::byte> allocate([[maybe_unused]] std::size_t bytes) const {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     void* at = nullptr;
-    if (bytes == 0 || !registers()) return nullptr;
+    if (bytes == 0 || !(registers() || options_.zero_cta)) return nullptr;
     if (ncclMemAlloc(&at, bytes) == ncclSuccess)
       return {static_cast<std::byte*>(at), [](std::byte* memory) { ncclMemFree(memory); }};
     cudaGetLastError();
@@ -190,7 +176,20 @@ class NcclCommunicator {
   /// By ncclCommRegister; NCCL_LOCAL_REGISTER=0 in the environment turns it off.
   void enroll([[maybe_unused]] std::byte* at, [[maybe_unused]] std::size_t bytes) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    if (!registers()) return;
     cuda::check(locked([&] { return ncclCommRegister(comm_, at, bytes, &enrolled_); }), "ncclCommRegister", comm_);
+#endif
+  }
+
+  bool zero_cta() const { return options_.zero_cta; }
+  /// By ncclCommWindowRegister, as symmetric.
+  void open_window([[maybe_unused]] std::byte* at, [[maybe_unused]] std::size_t bytes) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    auto handle = std::make_unique<ncclWindow_t>(nullptr);  // as in `split`
+    cuda::check(locked([&] { return ncclCommWindowRegister(comm_, at, bytes, handle.get(), NCCL_WIN_COLL_SYMMETRIC); }),
+                "ncclCommWindowRegister", comm_);
+    wait_for_handle(handle, "ncclCommWindowRegister");
+    window_ = *handle;
 #endif
   }
 
@@ -227,7 +226,12 @@ class NcclCommunicator {
     return group;
   }
 
-  explicit NcclCommunicator(const NcclOptions& options) : options_{options} {}
+  explicit NcclCommunicator(const NcclOptions& options) : options_{checked(options)} {}
+
+  static const NcclOptions& checked(const NcclOptions& options) {
+    if (options.zero_cta) require_zero_cta();
+    return options;
+  }
 
   ncclConfig_t configuration(Traffic traffic) const {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -236,6 +240,7 @@ class NcclCommunicator {
     config.maxCTAs = options_.max_ctas > 0 ? options_.max_ctas : traffic == Traffic::pairs ? 8 : 16;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
     if (traffic == Traffic::pairs) config.nvlsCTAs = 1;  // the minimum: NVLink SHARP, and its memory, is for collectives
+    if (traffic == Traffic::collectives && options_.zero_cta) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
 #endif
     return config;
   }
@@ -254,6 +259,9 @@ class NcclCommunicator {
     return call();
   }
   void dismiss() {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    if (window_ != nullptr) ncclCommWindowDeregister(comm_, static_cast<ncclWindow_t>(std::exchange(window_, nullptr)));
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     if (enrolled_ != nullptr) ncclCommDeregister(comm_, std::exchange(enrolled_, nullptr));
 #endif
@@ -302,6 +310,15 @@ class NcclCommunicator {
     cuda::check(status, name, comm_);
     if (std::find(group.used.begin(), group.used.end(), this) == group.used.end()) group.used.push_back(this);
   }
+  template <class Handle>
+  void wait_for_handle(std::unique_ptr<Handle>& handle, std::string_view call) {
+    try {
+      wait_for(ncclInProgress, call);
+    } catch (const DeviceError&) {
+      static_cast<void>(handle.release());  // that thread may still write it
+      throw;
+    }
+  }
   /// Waits until the communicator accepts the next call. @throws DeviceError  after the time limit
   void wait_for(ncclResult_t status, std::string_view call) {
     ncclResult_t state = status;
@@ -336,6 +353,7 @@ class NcclCommunicator {
     std::swap(comm_, other.comm_);
     std::swap(own_, other.own_);
     std::swap(enrolled_, other.enrolled_);
+    std::swap(window_, other.window_);
     std::swap(failed_, other.failed_);
     std::swap(rank_, other.rank_);
     std::swap(ranks_, other.ranks_);
@@ -347,6 +365,7 @@ class NcclCommunicator {
   ncclComm_t comm_ = nullptr;
   bool own_ = false;
   void* enrolled_ = nullptr;  ///< NCCL's handle of the memory
+  void* window_ = nullptr;    ///< the same of a window over it
   bool failed_ = false;
   int rank_ = 0;
   int ranks_ = 1;

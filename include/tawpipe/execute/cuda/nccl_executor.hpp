@@ -101,6 +101,8 @@ class NcclExecutor {
   Bytes allocated() const { return Bytes{memory_.bytes()}; }
   /// Communicators of this rank in addition to the one of all ranks.
   std::size_t communicators() const { return communicators_.size(); }
+  /// This rank's all-gathers in an iteration.
+  GatherCount gathers() const { return gathers_; }
   /// Free device memory before they were created, and after the first iteration, which connects
   /// them; zero before it has ended. Memory that others take on the device meanwhile counts too.
   ConnectionMemory connection_memory() const { return connection_memory_; }
@@ -202,16 +204,12 @@ class NcclExecutor {
       device_.record(joined_, stream);
       device_.wait(lanes_[0], joined_);
     }
-    communicators_.world().all_reduce(bytes_of(memory_.losses()), bytes_of(memory_.losses()), schedule_.workload().microbatches(),
-                                      Dtype::f64, Reduction::sum, lanes_[0]);
+    auto* const losses = reinterpret_cast<std::byte*>(memory_.losses());
+    communicators_.world().all_reduce(losses, losses, schedule_.workload().microbatches(), Dtype::f64, Reduction::sum, lanes_[0]);
   }
 
  private:
   using Step = typename RankSteps<Device>::Step;
-  template <class T>
-  static std::byte* bytes_of(T* numbers) {
-    return reinterpret_cast<std::byte*>(numbers);
-  }
   bool takes_part(TaskId task) const {
     bool found = false;
     for_each_end(schedule_, task, [&](Rank rank, int) { found |= rank == rank_; });
@@ -259,6 +257,7 @@ class NcclExecutor {
     steps_ = RankSteps<Device>{
         device_,
         {schedule_, flow_, program_, issue_order(schedule_, options_.expected), memory_, plan, own, lanes_, notice_stream_}};
+    gathers_ = communicators_.open_windows(schedule_, plan, own, steps_, [this](std::span<double> all) { largest(all); });
   }
   void issue(const Step& step, bool clip) {
     for (const Event& event : steps_.waits(step)) device_.wait(step.stream, event);
@@ -385,6 +384,7 @@ class NcclExecutor {
   std::vector<Stream> side_;  ///< all streams but that of lane 0
   Stream notice_stream_{};
   RankSteps<Device> steps_;
+  GatherCount gathers_;
   std::vector<SentBytes> sent_;  ///< [rank] in each iteration
   Event begun_{};
   Event joined_{};

@@ -18,6 +18,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/communicators.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/gather_windows.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 
@@ -79,6 +80,36 @@ class RankCommunicators {
       own_.push_back(std::move(*made));
     }
     return index;
+  }
+
+  /// Gives communicators that only gather a window over that memory, if they want one and their
+  /// members agree (GatherPlaces). Collective, after `split`.
+  /// @param own  as `split` has returned it  @param largest  puts the largest of all ranks' numbers
+  /// in the place of each
+  template <class Largest>
+  GatherCount open_windows(const Schedule& schedule, const CommunicatorPlan& plan, const std::vector<std::int32_t>& own,
+                           const RankSteps<Device>& steps, Largest&& largest) {
+    GatherCount count;
+    std::vector<char> opened(own_.size(), 0);
+    if (world_.zero_cta()) {
+      GatherPlaces places{schedule, plan};
+      places.put(steps, {direct_.get(), direct_ ? bytes_ : 0});
+      largest(places.numbers());
+      const std::vector<char> agreed = places.agreed();
+      for (std::size_t c = 0; c < agreed.size(); ++c) {
+        if (own[c] >= 0) opened[static_cast<std::size_t>(own[c])] = agreed[c];
+      }
+    }
+    for (std::size_t i = 0; i < own_.size(); ++i) {  // as they were split, so none waits for one that waits for it
+      if (opened[i] != 0) own_[i].open_window(direct_.get(), bytes_);
+    }
+    for (const Step& step : steps.steps()) {
+      if (step.notice || step.communicator < 0 || !gathers(step.op)) continue;
+      ++count.all;
+      // Uneven parts are broadcast.
+      count.in_windows += opened[static_cast<std::size_t>(step.communicator)] != 0 && steps.parts(step).empty() ? 1 : 0;
+    }
+    return count;
   }
 
   /// Enqueues a step's communication in its stream. @param parts  of a step with uneven parts;
