@@ -225,6 +225,27 @@ void add_noise_flags(CLI::App& app, Request& request) {
   add_count<0>(app, "--seed", request.noise.seed, "Of jitter and stragglers (default 1)", "N", "Noise");
 }
 
+void add_run_flags(CLI::App& app, RunFlags& run) {
+  const auto add = [&](const std::string& name, std::string& value, const std::string& text, const std::string& type) {
+    add_text(app, name, value, text, type, "Training run");
+  };
+  add("--train-tokens", run.tokens, "Of a whole run, such as 15T: its days, device-hours, price, energy, and what failures take",
+      "TOKENS");
+  add("--price", run.price, "Of a device's hour, with a currency's letters or without: 2.5USD", "PRICE");
+  add("--power", run.power, "Of a device, such as 700W (default the most that its data sheet says)", "POWER");
+  add("--pue", run.pue, "Power of the site over that of its computers (default 1.54)", "FACTOR");
+  add("--mtbf", run.mtbf, "Mean time between failures of one device that stop the run, such as 50000h (default Llama 3's)",
+      "TIME");
+  add("--restart-time", run.restart_time, "From a failure until training goes on, with other nodes (default 10min)", "TIME");
+  add("--repair-time", run.repair_time, "Until a failed node is back (default 1d)", "TIME");
+  add("--spare-nodes", run.spare_nodes,
+      "That wait for others to fail, and are paid for (default as many as needed, from elsewhere)", "N");
+  add("--checkpoint", run.checkpoint,
+      "Who writes it: async, the hosts while training goes on, after a copy to their memory (default), or sync", "WAY");
+  add("--checkpoint-bandwidth", run.checkpoint_bandwidth,
+      "What the storage takes of all nodes together (default 1GB/s of each node)", "RATE");
+}
+
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
   app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules), or KEY=auto; may be repeated")
       ->type_name("KEY=VALUE")

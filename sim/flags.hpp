@@ -55,6 +55,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                        const std::string& recompute_default = "full");
 /// Jitter, stragglers, interference.
 void add_noise_flags(CLI::App& app, Request& request);
+/// A whole training run: its tokens, price, power, failures and checkpoints.
+void add_run_flags(CLI::App& app, RunFlags& run);
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose);
 void add_schedule_flags(CLI::App& app, Request& request);
 void add_config_flag(CLI::App& app);

@@ -50,7 +50,9 @@ std::vector<std::string> without_help_word(std::vector<std::string> arguments) {
 void check_simulate_flags(const CLI::App& simulate) {
   tawpipe::sim::refuse_all_beside(simulate, "--graph", {"--json", "--times"});
   tawpipe::sim::refuse_beside(simulate, "--spread",
-                              {"--schedule-file", "--fold", "--timeline", "--trace", "--report", "--gantt"});
+                              {"--schedule-file", "--fold", "--timeline", "--trace", "--report", "--gantt", "--train-tokens"});
+  if (simulate.count("--price") > 0 && simulate.count("--train-tokens") == 0)
+    throw tawpipe::InputError("--price is of a whole run; give --train-tokens too, such as 15T");
   if (simulate.count("--times") > 0 && simulate.count("--graph") == 0) {
     throw tawpipe::InputError("--times needs --graph; --timeline writes when each task of a schedule runs");
   }
@@ -117,6 +119,7 @@ int run(int argc, char** argv) {
            "Schedule");
   add_problem_flags(*simulate, request, "1");
   add_noise_flags(*simulate, request);
+  add_run_flags(*simulate, request.run);
   add_text(*simulate, "--fold", request.fold,
            "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
            "(docs/schedules.md)",

@@ -257,6 +257,7 @@ void refuse_idle_sharding(const Problem& problem) {
 
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
+  parse_run(request.run);  // finds errors before anything is computed
   if (!request.cluster_value && request.cluster.empty())
     throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model = request.model_value;

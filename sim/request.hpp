@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "output_file.hpp"
+#include "run_flags.hpp"
 #include "schedules.hpp"
 #include "tawpipe/search/fwd.hpp"
 #include "tawpipe/search/problem.hpp"
@@ -71,6 +72,7 @@ struct Request {
   std::string hold_sms;              ///< on, off, nccl or KEY=VALUE,...; "" is nccl with kernels, else off
   std::string limit;                 ///< of memory; "": 4 GiB, or half of this machine's if that is less
   Noise noise;
+  RunFlags run;
   std::string stragglers;              ///< PROBABILITYxSLOWDOWN; goes into `noise`
   std::string json;                    ///< a file, or "-" for standard output
   std::string timeline;                ///< a file

@@ -116,10 +116,7 @@ Command add_plan(CLI::App& parent) {
            "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
            "JSON. It says the problem where no flag does (docs/plan.md)",
            "FILE|-", "Problem");
-  app->add_option("--price", flags->price, "Of a device's hour, for the price of a billion tokens")
-      ->type_name("PRICE")
-      ->group("Problem")
-      ->check(check_by(parse_positive));
+  add_run_flags(*app, request.run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,
            "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed", "FRAMEWORK",
@@ -135,7 +132,8 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --model llama-2-70b --sequence 32768 --global-batch 32\n"
          "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
-         "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
+         "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304\n"
+         "  tawpipe plan --cluster dgx-h100*4 --model llama-3-8b --sequence 8192 --global-batch 128 --train-tokens 15T");
   return {
       app, [flags, app, no_offload] {
         for (const char* flag : {"--sequence-parallel", "--context-exchange", "--expert-dispatch", "--shard-states", "--reshard",

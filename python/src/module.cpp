@@ -22,6 +22,7 @@
 #include "commands/exchange.hpp"
 #include "commands/list.hpp"
 #include "commands/plan_answer.hpp"
+#include "commands/run_cost.hpp"
 #include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
@@ -55,9 +56,10 @@ std::vector<std::string> names_of(int count) {
 struct Simulated : Prediction {
   nlohmann::ordered_json more;
 
-  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound)
+  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const sim::RunFlags& run)
       : Prediction{std::move(prediction)} {
     sim::add_cost(more, problem);
+    if (run.wanted()) more["run"] = sim::run_json(sim::answer_run(run, problem, summary));
     sim::add_gap(more, summary.makespan, bound);
   }
   nlohmann::ordered_json json() const {
@@ -71,7 +73,7 @@ Simulated simulate(const sim::Request& request) {
   const SignalsEndComputations watched{false};
   Problem problem = sim::resolve(request, false);
   problem.schedules = {sim::named_schedule(request)};
-  return {sim::predict(problem), problem, sim::bound_of(problem)};
+  return {sim::predict(problem), problem, sim::bound_of(problem), request.run};
 }
 
 Simulated simulate_given(const sim::Request& request, const Schedule& schedule) {
@@ -80,7 +82,7 @@ Simulated simulate_given(const sim::Request& request, const Schedule& schedule) 
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
   const SignalsEndComputations watched{false};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
-  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt};
+  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt, request.run};
 }
 
 /// What compare() found: summaries, best first, and the command's text.
@@ -172,7 +174,6 @@ void bind_plan(nb::module_& module) {
       .def_rw("pipeline_parallel", &sim::PlanFlags::pipeline)
       .def_rw("tokens", &sim::PlanFlags::tokens)
       .def_rw("schedules", &sim::PlanFlags::schedules)
-      .def_rw("price", &sim::PlanFlags::price)
       .def_rw("top", &sim::PlanFlags::top)
       .def_rw("budget", &sim::PlanFlags::budget)
       .def_rw("threads", &sim::PlanFlags::threads)

@@ -282,11 +282,13 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
              recompute: str = "full", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
              attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
              loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-             cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", **switches: Switch) -> Prediction:
+             cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", price: float | str = 0,
+             train_tokens: int | str = 0, run: Options | None = None, **switches: Switch) -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
         fold: "auto" simulates devices that do the same once, where that is exact.
+        price, train_tokens, run: As of `plan`.
 
     The others are those of `compare`. A Schedule keeps the model and batch that it was made for.
 
@@ -300,6 +302,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
     _put(request, fold=fold, cuda_graphs=cuda_graphs)
+    _set_run(request, train_tokens=train_tokens, price=price, **(run or {}))
     _set_dtypes(request, dtype, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
@@ -318,7 +321,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "", gathered_weights: str = "",
          swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
-         dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "", price: float = 0,
+         dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "",
+         price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
          context_exchange: str | None = None, expert_dispatch: str | None = None, layers_per_stage: str | None = None,
          loss_chunk: int | None = None) -> Plans:
@@ -331,7 +335,11 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
             0: any.
         sequence_parallel, overlap_grad_reduce, ...: None: as the command has it without the flag.
         bucket: Parameters that early sums and gathers of the first stage carry at least; 0: all.
-        price: Of a device's hour, for the price of a billion tokens.
+        price: Of a device's hour, such as 2.5 or "2.5USD": adds the price of a billion tokens, and of the run.
+        train_tokens: Of a whole run, such as "15T": the answer's "run" has its days, device-hours, price, energy and what
+            failures take (docs/run_cost.md).
+        run: More of it, as the command's flags: power, pue, mtbf, restart_time, repair_time, spare_nodes, checkpoint,
+            checkpoint_bandwidth.
         today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML, a DeepSpeed
             JSON. It says model, sequence and batch where no argument does.
         emit: "megatron", "torchtitan" or "deepspeed": the settings of the best plan that it can run (`settings`).
@@ -360,11 +368,12 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
         ("cuda_graphs", cuda_graphs), ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
         ("master_dtype", master_dtype)) if value is not None}
     _put(base, **dtypes)
+    _set_run(base, train_tokens=train_tokens, price=price, **(run or {}))
     given = ["--" + name.replace("_", "-") for name in (*switches, *dtypes)]
     flags.base = base
     flags.given = given
     flags.schedules = _names("schedules", schedules)
-    _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, price=price, emit=emit or "", top=top, budget=budget,
+    _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
          threads=threads, today=_path("today", today) if today is not None else "")
     return Plans(*_core.plan(flags))
 
@@ -495,6 +504,20 @@ def _set_code(request, attention, layer_code, early_stop) -> None:
 
 def _set_dtypes(request, dtype, loss, gradient, moment, master) -> None:
     _put(request, dtype=dtype, loss_dtype=loss, gradient_dtype=gradient, moment_dtype=moment, master_dtype=master)
+
+
+def _set_run(request, **run: object) -> None:
+    """Sets what is said of a whole run, as text of the command's flags or a number; 0 of tokens or price is nothing."""
+    for name, value in run.items():
+        if name not in _RUN:
+            raise TypeError(f"run has no {name!r}; it has {', '.join(_RUN[2:])}")
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise _wrong(name, "a number or a str", value)
+        _put(request.run, **{name: "" if value == 0 and name in _RUN[:2] else str(value)})
+
+
+_RUN = ("train_tokens", "price", "power", "pue", "mtbf", "restart_time", "repair_time", "spare_nodes", "checkpoint",
+        "checkpoint_bandwidth")
 
 
 def _option(value: object) -> str:

@@ -22,7 +22,6 @@ struct PlanFlags {
   std::string today;                   ///< --today FILE, a framework's settings
   std::string emit;                    ///< --emit, a framework
   std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not override
-  double price = 0;                    ///< --price, of a device's hour
   int top = 5;                         ///< --top: number of plans shown
   std::int64_t budget = 0;             ///< --budget; 0: the search's own
   unsigned threads = 0;                ///< --threads; 0: all cores

@@ -10,6 +10,7 @@
 #include "entries.hpp"
 #include "parallel.hpp"
 #include "plan_changes.hpp"
+#include "run_cost.hpp"
 #include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/search/bound.hpp"
@@ -281,6 +282,7 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
     if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
     if (today) answer.today = simulate_today(answer.planned, *std::move(today));
     if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);
+    if (!framework && !answer.planned.result.stopped) answer.planned.node_loss = find_node_loss(answer.planned, watch);
   } catch (const Stopped&) {
     if (!flags.emit.empty() && !answer.emitted) throw InputError(ended_before(*framework));
     answer.planned.result.stopped = true;

@@ -12,6 +12,7 @@
 
 #include "advice.hpp"
 #include "bound.hpp"
+#include "run_cost.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
 
@@ -155,7 +156,8 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["shares"] = {{"compute", shares.compute}, {"exposed", shares.exposed}, {"waiting", shares.waiting}};
   json["memory_share"] = memory_share(plan.summary);
   if (!planned.result.plans.empty()) json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
-  if (planned.flags.price > 0) json["price_per_billion_tokens"] = price_of_tokens(planned.flags.price, plan.summary);
+  if (const Price price = price_of(planned.flags.base.run); price.amount > 0)
+    json["price_per_billion_tokens"] = price_of_tokens(price.amount, plan.summary);
   json["command"] = command_of(planned.flags, planned.request, plan);
   return json;
 }
@@ -202,6 +204,7 @@ Json result_json(const Planned& planned) {
                                {"makespan_s", to_seconds(change.makespan)},
                                {"change", change.makespan / planned.best().makespan - 1}});
   }
+  add_run(json, planned);
   json["bound_s"] = planned.bound_s;
   json["proven_best"] = result.proven_best;
   json["stopped"] = result.stopped;

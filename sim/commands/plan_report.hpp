@@ -25,12 +25,19 @@ struct Planned {
     std::string what;
     Duration makespan{};
   };
+  /// The best plan on what is left when a node is lost; none: nothing fits.
+  struct NodeLoss {
+    std::optional<Plan> plan = {};
+    std::int64_t global_batch = 0;  ///< its own: replicas that are lost take their part with them
+    NodeLost lost = {};
+  };
   PlanFlags flags;
   PlanRequest request;
   PlanResult result;
-  double bound_s = 0;                ///< a lower bound for any schedule (search/bound.hpp)
-  std::vector<Format> formats = {};  ///< if it lists several
-  std::vector<Change> changes = {};  ///< plan_changes.hpp
+  double bound_s = 0;                      ///< a lower bound for any schedule (search/bound.hpp)
+  std::vector<Format> formats = {};        ///< if it lists several
+  std::vector<Change> changes = {};        ///< plan_changes.hpp
+  std::optional<NodeLoss> node_loss = {};  ///< run_cost.hpp
 
   const Summary& best() const { return result.plans.front().summary; }
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan_report.hpp"
+#include "run_cost.hpp"
 #include "tawpipe/report/formatters.hpp"
 
 namespace tawpipe::sim {
@@ -158,9 +159,8 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
                         format.makespan ? concat(format_percent(*format.makespan / best.summary.makespan - 1), " slower")
                                         : std::string{"nothing fits"});
   }
-  if (planned.flags.price > 0) {
-    text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
-  }
+  if (const Price price = price_of(planned.flags.base.run); price.amount > 0)
+    text += fmt::format("price  {} a billion tokens\n", money_text(price_of_tokens(price.amount, best.summary), price.currency));
   for (std::size_t i = 1; i < others.size(); ++i) {
     text +=
         fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
@@ -176,15 +176,19 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
                         options.empty() ? options : ", " + options,
                         format_percent(plan.summary.makespan / best.summary.makespan - 1), format_memory(plan.summary.fullest()));
   }
+  text += run_text(planned);
   return text + others_text(planned) + changes_text(planned) + "\n" + searched_text(result) + "\n" +
          command_of(planned.flags, planned.request, best) + "\n";
 }
 
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style) {
-  const bool priced = all.front().flags.price > 0;
+  const Price price = price_of(all.front().flags.base.run);
+  const bool priced = price.amount > 0;
   std::vector<TableColumn> columns{{"devices", Align::right},         {"time", Align::right},  {"tokens a day", Align::right},
                                    {"tokens/s/device", Align::right}, {"worth", Align::right}, {"memory", Align::right}};
   if (priced) columns.push_back({"price/Gtoken", Align::right});
+  if (all.front().flags.base.run.wanted())
+    columns.insert(columns.end(), {{"run", Align::right}, {"goodput", Align::right}, {"cost", Align::right}});
   columns.insert(columns.end(), {{"schedule"}, {"t x c x p x d"}, {"recompute"}, {"options"}});
   Table table{columns};
   double first = 0;
@@ -200,7 +204,8 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
     if (first <= 0) first = speed;
     cells.insert(cells.end(), {time_text(plan), format_rounded(std::floor(plan.summary.tokens_per_day())), format_rounded(speed),
                                format_percent(speed / first, 0), format_memory(plan.summary.fullest())});
-    if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
+    if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(price.amount, plan.summary)));
+    for (std::string& cell : run_cells(one)) cells.push_back(std::move(cell));
     cells.insert(cells.end(), {plan.choice.schedule, layout_text(plan), recompute_text(one.request, plan), options_text(plan)});
     table.row(std::move(cells));
   }

@@ -19,6 +19,7 @@ SIGNED = {"change", "gain", "saved", "slower", "lost", "faster", "left_gap", "ga
 ABSENT = {"least_s", "memory_bytes", "makespan_s", "model"}
 folder = tempfile.TemporaryDirectory(prefix="tawpipe-extremes-")
 draws = random.Random(9)
+run_draws = random.Random(5)
 failures = 0
 
 
@@ -98,6 +99,14 @@ def model():
                                  "num_attention_heads": heads, "intermediate_size": power(1, 1 << 19), "vocab_size": power(1, 1 << 22)})
 
 
+def training_run():
+    """Flags of a whole run."""
+    return ["--train-tokens", run_draws.choice(["1", "15T", "1000000T"]), "--price", run_draws.choice(["0.001", "1e9USD"]),
+            "--power", "300W", "--mtbf", f"{10 ** run_draws.randint(0, 15)}s", "--restart-time", f"{10 ** run_draws.randint(-2, 8)}s",
+            "--repair-time", f"{10 ** run_draws.randint(-2, 8)}s", "--checkpoint", run_draws.choice(["async", "sync"]),
+            "--checkpoint-bandwidth", f"{10 ** run_draws.randint(-3, 9)}GB/s", *run_draws.choice([[], ["--spare-nodes", "1000"]])]
+
+
 def totals(summary):
     """Of which twice the batch has no less."""
     return {"makespan_ps": summary["makespan_ps"], "tasks": summary["tasks"], **summary["traffic"]}
@@ -126,7 +135,7 @@ for _ in range(16):
     size = power(1, max(1, (1 << 24) // sequence))
     flags = ["--cluster", cluster(), "--model", model(), "--sequence", sequence, "--microbatch", size]
     schedule = draws.choice(["1f1b", "zb-h1", "gpipe", "tawpipe", "weipipe", "fsdp", "ddp"])
-    one, two = (run("simulate", "--schedule", schedule, *flags, "--global-batch", size * 16 * times, "--limit", "64MiB") for times in (1, 2))
+    one, two = (run("simulate", "--schedule", schedule, *flags, "--global-batch", size * 16 * times, "--limit", "64MiB", *training_run()) for times in (1, 2))
     if one and two and (lower := less(totals(one), totals(two))):
         failures += 1
         print("FAILED", schedule, *flags, "of twice the batch less:", *lower)

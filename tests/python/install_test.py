@@ -49,7 +49,7 @@ def main():
     wheel, = wheels.glob("tawpipe-*.whl")
     run(tools / "bin/pip", "--python", user, "install", *quiet, "--no-deps", wheel, check=True)
     environment["TAWPIPE_COMMAND"] = sys.argv[3]
-    tests = ["test_tawpipe.py", "test_experts.py"]
+    tests = ["test_tawpipe.py", "test_experts.py", "test_run_cost.py"]
     sys.exit(max(run(user / "bin/python", source / "tests/python" / test, cwd=work, env=environment).returncode for test in tests))
 
 

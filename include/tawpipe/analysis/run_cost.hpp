@@ -53,13 +53,14 @@ struct Checkpoints {
   double copy_bytes_per_s = 1;   ///< to their hosts' memory, by all devices together
   bool asynchronous = true;      ///< written from hosts' memory while training goes on
 
-  /// What an asynchronous checkpoint takes beside its copy: ByteCheckpoint's stall is 0.59 s for 405
-  /// billion parameters on 8,960 GPUs (arXiv:2407.20143), of which the copy is a tenth at most.
+  /// What a checkpoint takes beside its data: who writes what, and that all are done. ByteCheckpoint's
+  /// stall is 0.59 s for 405 billion parameters on 8,960 GPUs (arXiv:2407.20143), of which the copy is a
+  /// tenth at most.
   static constexpr double stall_s = 0.55;
 
   double write_s() const { return bytes / write_bytes_per_s; }
   /// For which training stops.
-  double pause_s() const { return asynchronous ? stall_s + bytes / copy_bytes_per_s : write_s(); }
+  double pause_s() const { return stall_s + (asynchronous ? bytes / copy_bytes_per_s : write_s()); }
   /// From then until it can be loaded.
   double delay_s() const { return asynchronous ? write_s() : 0; }
 };

@@ -97,7 +97,7 @@ Simulated simulate(const Regime& r, int failures, std::uint64_t seed) {
 TrainingRun run_of(const Regime& r) {
   TrainingRun run{.tokens = 1e9, .step_tokens = 1, .step_s = r.interval_s, .devices = 64, .nodes = 8};
   run.failures = {r.mtbf_s * 64, r.restart_s, r.repair_s};
-  run.checkpoints = {.bytes = 1, .write_bytes_per_s = 1 / r.pause_s, .asynchronous = false};
+  run.checkpoints = {.bytes = 1, .write_bytes_per_s = 1 / (r.pause_s - Checkpoints::stall_s), .asynchronous = false};
   if (r.delay_s > 0) {
     run.checkpoints = {.bytes = 1, .write_bytes_per_s = 1 / r.delay_s, .asynchronous = true};
     run.checkpoints.copy_bytes_per_s = 1 / (r.pause_s - Checkpoints::stall_s);
