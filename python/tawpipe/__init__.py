@@ -17,16 +17,19 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
-from . import _core
+from . import _core, _program
 from ._core import (BUFFER_KINDS, OPS, PAYLOADS, Cluster, Error, InputError, Model, Prediction, Schedule, ScheduleError,
                     Timeline)
 from ._core import version as __version__
 
+if TYPE_CHECKING:
+    import subprocess
+
 __all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosis", "Error", "Findings", "InputError", "Model",
            "Bound", "OrderProof", "Plans", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "bound", "cluster", "clusters",
-           "compare", "doctor", "model", "models", "plan", "prove", "read_schedule", "schedules", "simulate", "validate"]
+           "compare", "doctor", "model", "models", "plan", "prove", "read_schedule", "run", "schedules", "simulate", "validate"]
 
 ClusterLike = Union[str, os.PathLike, Mapping[str, Any], Cluster]
 ModelLike = Union[str, os.PathLike, Mapping[str, Any], Model]
@@ -407,6 +410,20 @@ def validate(schedule: Schedule | Prediction, cluster: ClusterLike | None = None
 def read_schedule(path: str | os.PathLike) -> Schedule:
     """The schedule in a JSON file of `tawpipe export` or Schedule.to_json."""
     return _core.read_schedule(_path("path", path))
+
+
+def run(arguments: Sequence[object], **more: Any) -> subprocess.CompletedProcess:
+    """The command with these arguments, as a shell runs it: `returncode`, `stdout` and `stderr`, which are text.
+
+    >>> tawpipe.run(["topology", "show", "dgx-h100", "--json", "-"]).stdout
+
+    Args:
+        arguments: As `tawpipe help` and `tawpipe help COMMAND` say; numbers and paths are written as text.
+        more: Arguments of subprocess.run(): check=True raises where the exit code is not 0, stdout=None shows what is printed.
+    """
+    import subprocess
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+    return subprocess.run([_program.PROGRAM, *map(str, arguments)], **given)
 
 
 def prove(path: str | os.PathLike, *, semantics: str = "nccl", communicators: str = "one") -> OrderProof:

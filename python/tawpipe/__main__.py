@@ -1,0 +1,5 @@
+"""`python -m tawpipe` is the command `tawpipe`."""
+
+from ._program import main
+
+main()
