@@ -31,13 +31,13 @@ class RunCost(unittest.TestCase):
         self.assertEqual(run["currency"], "")
         self.assertEqual(run["tokens"], 1e12)
         self.assertNotIn("run", tawpipe.simulate("ddp", **TINY).to_dict())
-        for arguments, kind, words in ((dict(train_tokens="15t"), tawpipe.InputError, "--train-tokens.*15T"),
-                                       (dict(train_tokens=-1), tawpipe.InputError, "--train-tokens"),
+        for arguments, kind, words in ((dict(train_tokens="15t"), tawpipe.InputError, "train_tokens.*15T"),
+                                       (dict(train_tokens=-1), tawpipe.InputError, "train_tokens"),
                                        (dict(train_tokens=True), TypeError, "train_tokens"),
-                                       (dict(price="2.5dollars"), tawpipe.InputError, "--price.*2.5USD"),
-                                       (dict(run={"mtbf": "1h"}), tawpipe.InputError, "--mtbf.*--train-tokens"),
+                                       (dict(price="2.5dollars"), tawpipe.InputError, "price.*2.5USD"),
+                                       (dict(run={"mtbf": "1h"}), tawpipe.InputError, "mtbf.*train_tokens"),
                                        (dict(train_tokens=1, run={"mtfb": "1h"}), TypeError, "'mtfb'.*mtbf"),
-                                       (dict(train_tokens=1, run={"mtbf": 1}), tawpipe.InputError, "--mtbf")):
+                                       (dict(train_tokens=1, run={"mtbf": 1}), tawpipe.InputError, "mtbf")):
             with self.subTest(arguments), self.assertRaisesRegex(kind, words):
                 tawpipe.plan(**TINY, **arguments)
 
