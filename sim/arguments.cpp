@@ -157,6 +157,40 @@ std::pair<const CLI::App*, std::string> named_command(const CLI::App& root, cons
   return named;
 }
 
+/// The flag that other tools name so, if the command has it; otherwise the nearest by its letters.
+std::string flag_of_meaning(const std::string& flag, const std::vector<std::string>& flags) {
+  struct Other {
+    std::string_view theirs;
+    std::string_view ours;
+  };
+  for (const Other other : {Other{"--tp", "--tensor-parallel"},
+                            Other{"--cp", "--context-parallel"},
+                            Other{"--ep", "--expert-parallel"},
+                            Other{"--pp", "--pipeline-parallel"},
+                            Other{"--dp", "--data-parallel"},
+                            Other{"--tensor-model-parallel-size", "--tensor-parallel"},
+                            Other{"--pipeline-model-parallel-size", "--pipeline-parallel"},
+                            Other{"--context-parallel-size", "--context-parallel"},
+                            Other{"--expert-model-parallel-size", "--expert-parallel"},
+                            Other{"--seq-length", "--sequence"},
+                            Other{"--seq-len", "--sequence"},
+                            Other{"--context-length", "--sequence"},
+                            Other{"--gbs", "--global-batch"},
+                            Other{"--global-batch-size", "--global-batch"},
+                            Other{"--batch-size", "--global-batch"},
+                            Other{"--mbs", "--microbatch"},
+                            Other{"--micro-batch-size", "--microbatch"},
+                            Other{"--gpus", "--cluster"},
+                            Other{"--nodes", "--cluster"},
+                            Other{"--gpu", "--device"},
+                            Other{"--fp8", "--products"},
+                            Other{"--precision", "--products"},
+                            Other{"--zero", "--shard-states"}}) {
+    if (other.theirs == flag && std::find(flags.begin(), flags.end(), other.ours) != flags.end()) return std::string{other.ours};
+  }
+  return nearest(flag, flags);
+}
+
 std::string unknown_argument(const CLI::App& command, const std::string& argument) {
   std::vector<std::string> names;
   for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
@@ -168,7 +202,9 @@ std::string unknown_argument(const CLI::App& command, const std::string& argumen
   for (const CLI::Option* option : command.get_options()) {
     for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
   }
-  const std::string close = nearest(flag, flags);
+  if (const std::string_view why = out_of_scope(flag.substr(std::min<std::size_t>(2, flag.size()))); !why.empty())
+    return concat("unknown flag ", quote(flag), ": ", why);
+  const std::string close = flag_of_meaning(flag, flags);
   return concat("unknown flag ", quote(flag), close.empty() ? "" : concat("; did you mean ", quote(close), "?"));
 }
 

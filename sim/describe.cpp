@@ -17,7 +17,7 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
     const DeviceCurves curves = kernels->curves(device);
     const bool four = format == ProductFormat::nvfp4;
     const double share = product_peak(format, curves, device).share;
-    return fmt::format("kernels by shape as on {}{}{}: products at most {} of the {}peak, {} of the memory bandwidth{}",
+    return fmt::format("kernels by shape as on {}{}{}: GEMMs at most {} of the {}peak, {} of the memory bandwidth{}",
                        curves.generation, has_own_curves(device) ? "" : concat(" (", device.name, " has no curves of its own)"),
                        kernels->changes.empty() ? "" : ", with figures replaced", format_percent(share, 0),
                        four                ? "4-bit "
@@ -25,7 +25,7 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFo
                                            : "matrix ",
                        format_percent(curves.memory, 0),
                        kernels->graphs == CudaGraphs::layers      ? "; a CUDA graph for each layer"
-                       : kernels->graphs == CudaGraphs::iteration ? "; a CUDA graph for an iteration"
+                       : kernels->graphs == CudaGraphs::iteration ? "; a CUDA graph for a step"
                                                                   : "");
   }
   if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
@@ -82,7 +82,7 @@ std::string describe_cost(const Problem& problem) {
     const SpeedTable speeds = held->table(held->sms_of(problem.cluster.device(Rank{0})));
     const auto slower = [&](int ctas) { return format_percent(1 - speeds.speed(ctas), 0); };
     return fmt::format(
-        "{}; {} slower beside collectives{}{}", times, slower(held->collective_ctas),
+        "{}; SM contention: {} slower beside collectives{}{}", times, slower(held->collective_ctas),
         held->state_ctas ? concat(", up to ", slower(*held->state_ctas), " beside those of weights or gradients") : "", without);
   }
   return fmt::format("{}; SMs held: {} by a message, {} by a collective{}, {}{}", times, held->pair_ctas, held->collective_ctas,
@@ -106,10 +106,10 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
         model.is_routed() ? concat(" (", format_count(model.active_parameters()), " of them for a token)") : std::string{};
     text += fmt::format("model    {}: {} parameters{}, {}{}; {} tokens a sequence, ", model.name,
                         format_count(model.parameters()), active, name(model.dtype),
-                        model.products == ProductFormat::bits16 ? std::string{} : concat(", products in ", name(model.products)),
+                        model.products == ProductFormat::bits16 ? std::string{} : concat(", GEMMs in ", name(model.products)),
                         format_count(problem.sequence));
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
-                                     : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
+                                     : fmt::format("{} sequences a step", format_count(problem.global_batch));
     if (recompute) {
       text += fmt::format(", recomputation {}",
                           problem.recomputes.size() > 1
@@ -121,7 +121,7 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
     text += '\n';
   } else if (work != nullptr && !work->is_abstract()) {
     const LayerStack& model = work->model();
-    text += fmt::format("model    {}: {} parameters, {}; {} sequences of {} an iteration, recomputation {}\n", model.name,
+    text += fmt::format("model    {}: {} parameters, {}; {} sequences of {} tokens a step, recomputation {}\n", model.name,
                         format_count(model.parameters()), name(model.dtype), format_count(work->batch().global_batch),
                         format_count(work->batch().sequence), name(work->recompute()));
   } else {

@@ -27,7 +27,7 @@ void on_threads(std::size_t threads, std::size_t count, Run&& run) {
   std::mutex mutex;
   std::exception_ptr error;
   std::size_t failed = count;
-  const StopTold* const told = detail::stop_told;
+  const StopTold* const told = tawpipe::detail::stop_told;
   const auto work = [&] {
     const StopScope inherited{told};
     for (std::size_t i = next++; i < count; i = next++) {

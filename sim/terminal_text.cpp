@@ -84,7 +84,8 @@ int terminal_width() {
   const int columns = to_number<int>(given == nullptr ? "" : given).value_or(0);
   if (columns >= 40) return columns;
   winsize size{};
-  return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;  // what files and logs are read in
 }
 
 std::string fit(std::string_view text, int width) {

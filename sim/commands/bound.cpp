@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "interval.hpp"
 #include "output.hpp"
 #include "plan.hpp"
+#include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
 #include "tawpipe/search/bound.hpp"
@@ -29,6 +31,8 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
   json["model"] = problem.model->name;
   add_cost(json, problem);
   json["bound_s"] = bound.seconds;
+  const ExpectedError error = expected_error(problem, Software::megatron);
+  json["interval_s"] = {bound.seconds * error.low(), bound.seconds * error.high()};
   json["tokens_per_device_per_second"] = speed_of(problem, bound.seconds);
   json["limited_by"] = bound.limit();
   json["fits"] = bound.can_hold;
@@ -64,13 +68,13 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
 }
 
 std::string bound_text(const Problem& problem, const TrainingBound& bound, const TableStyle& style) {
-  std::string text = describe_question(problem) + "\n";
-  text +=
-      fmt::format("bound    {} an iteration, {} tokens/s/device: no schedule of any kind is faster; limited by {}\n\n",
-                  format_duration(seconds(bound.seconds), 4), format_rounded(speed_of(problem, bound.seconds)), bound.limit());
+  const Duration least = seconds(bound.seconds);
+  std::string text = fmt::format("No schedule takes less than {} a step (80 %: {}), {} tokens/s/device; limited by {}.\n\n{}\n",
+                                 format_duration(least), interval_text(least, expected_error(problem, Software::megatron)),
+                                 format_tokens(speed_of(problem, bound.seconds)), bound.limit(), describe_question(problem));
   Table devices{{{"device"},
                  {"number", Align::right},
-                 {"products", Align::right},
+                 {"GEMMs", Align::right},
                  {"attention", Align::right},
                  {"memory", Align::right},
                  {"all work alone", Align::right}}};
@@ -81,10 +85,10 @@ std::string bound_text(const Problem& problem, const TrainingBound& bound, const
                  format_duration(seconds(device.seconds + device.update_s))});
   }
   text += devices.str(style);
-  text += fmt::format("work     {} of products, {} of attention, {} of memory traffic, {} of updates: {} on all devices\n\n",
+  text += fmt::format("work     {} of GEMMs, {} of attention, {} of memory traffic, {} of updates: {} on all devices\n\n",
                       format_flops(Flops{bound.work.products}), format_flops(Flops{bound.work.attention}),
                       format_traffic(bound.work.traffic), format_traffic(bound.work.update),
-                      format_duration(seconds(bound.compute_s), 4));
+                      format_duration(seconds(bound.compute_s)));
   if (bound.cuts.empty()) return text;
   Table cuts{{{"cut"},
               {"both ways", Align::right},
@@ -93,7 +97,7 @@ std::string bound_text(const Problem& problem, const TrainingBound& bound, const
               {"least time", Align::right}}};
   for (const BoundCut& cut : bound.cuts) {
     cuts.row({cut.side, format_bandwidth(BytesPerSecond{cut.bytes_per_s}), format_traffic(cut.parameters),
-              format_traffic(cut.activations), format_duration(seconds(cut.seconds), 4)});
+              format_traffic(cut.activations), format_duration(seconds(cut.seconds))});
   }
   return text + cuts.str(style);
 }
@@ -114,7 +118,7 @@ void add_gap(nlohmann::ordered_json& json, Duration makespan, const std::optiona
 
 std::string gap_text(const Summary& best, double bound) {
   return fmt::format("No schedule of any kind takes less than {} (tawpipe bound); {} takes {} more.\n",
-                     format_duration(seconds(bound), 4), best.schedule, format_percent(to_seconds(best.makespan) / bound - 1));
+                     format_duration(seconds(bound)), best.schedule, format_percent(to_seconds(best.makespan) / bound - 1));
 }
 
 BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style) {

@@ -1,6 +1,7 @@
 // `tawpipe compare`: several schedules on one problem, best first.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "bound.hpp"
 #include "entries.hpp"
 #include "fitting_search.hpp"
+#include "interval.hpp"
 #include "output.hpp"
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -28,6 +30,29 @@ std::vector<Chosen> run_all(const std::vector<Problem>& problems, const std::vec
   std::vector<Chosen> results(all.size());
   in_parallel(all.size(), "simulating", [&](std::size_t i) { results[i] = choose(problems[i], all[i]); });
   return results;
+}
+
+/// The first and the runner-up, in a sentence.
+std::string verdict_text(const Problem& problem, const std::vector<Chosen>& results, const std::vector<std::size_t>& order) {
+  const Chosen& first = results[order[0]];
+  const auto error_of = [&](const Chosen& one) {
+    return error_of_problem(chosen_problem(problem, one), one.summary, one.choice, one.recompute);
+  };
+  const std::optional<RunsWithError> error = error_of(first);
+  std::string text = concat(first.summary.fits() ? "Use " : "Nothing fits; nearest is ", detail::name_among(results, order[0]),
+                            ": ", step_text(first.summary.makespan, error));
+  if (order.size() > 1 && results[order[1]].summary.fits()) {
+    const Chosen& next = results[order[1]];
+    const double more = next.summary.makespan / first.summary.makespan - 1;
+    text += concat("; ", detail::name_among(results, order[1]), " takes ", format_percent(more), " more");
+    const std::optional<RunsWithError> other = error_of(next);
+    const bool one_stack = error && other && error->as_predicted == other->as_predicted && !error->as_predicted.empty();
+    const double apart = one_stack        ? pair_error(error->error.like)
+                         : error && other ? 1.2816 * std::hypot(error->error.deviation, other->error.deviation)
+                                          : 0.0;
+    if (std::log1p(more) < apart) text += ", which predictions do not tell apart";
+  }
+  return text + ".\n\n";
 }
 
 /// The page of all results, best first; each is simulated again, with all of its devices.
@@ -74,6 +99,9 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     for (const std::size_t i : order) {
       json["results"].push_back(to_json(results[i].summary));
       add_gap(json["results"].back(), results[i].summary.makespan, bound);
+      const std::optional<RunsWithError> error =
+          error_of_problem(chosen_problem(problem, results[i]), results[i].summary, results[i].choice, results[i].recompute);
+      if (error) add_interval(json["results"].back(), results[i].summary.makespan, *error);
     }
     if (fitting) {
       json["fits"] = {{"tensor", fitting->mesh.tensor},
@@ -95,7 +123,8 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     if (report) write_report(report, problem, results, std::move(json));
   }
   if (request.json != "-" && !is_standard_output(request.report)) {
-    print(describe(problem) + "\n" + comparison_table(results, problem.recomputes.size() > 1, terminal_style()));
+    print(verdict_text(problem, results, order) + describe(problem) + "\n" +
+          comparison_table(results, problem.recomputes.size() > 1, terminal_style()));
     for (const std::size_t i : order) {
       const Summary& summary = results[i].summary;
       if (summary.empty_stages == 0) continue;

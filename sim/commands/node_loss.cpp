@@ -38,7 +38,7 @@ int nodes_with(const Cluster& cluster, int devices) {
 /// The best plan with as few replicas less as whole nodes allow, each with the work that it had.
 std::optional<Left> fewer_replicas(const Planned& planned, int devices_left) {
   const PlanRequest& asked = planned.request;
-  const Plan& best = planned.result.plans.front();
+  const Plan& best = planned.use();
   const int replicas = best.layout.mesh.data;
   const int devices = best.summary.ranks / replicas;  // of one
   for (int data = std::min(replicas - 1, devices_left / devices); data >= 1; --data) {
@@ -100,7 +100,7 @@ std::optional<Planned::NodeLoss> find_node_loss(const Planned& planned, const Pl
     loss.plan = std::move(one->plan);
     loss.global_batch = one->global_batch;
   }
-  if (loss.plan) loss.lost.speed = loss.plan->summary.tokens_per_day() / planned.best().tokens_per_day();
+  if (loss.plan) loss.lost.speed = loss.plan->summary.tokens_per_day() / planned.use().summary.tokens_per_day();
   return loss;
 }
 

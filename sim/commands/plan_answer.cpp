@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -125,6 +126,48 @@ void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
 
 }  // namespace
 
+namespace {
+
+std::string chunks_of(const ScheduleChoice& choice) {
+  const auto found = choice.options.find("chunks");
+  return found == choice.options.end() ? std::string{} : found->second;
+}
+
+/// Adds the fastest plans with the options that frameworks have for their schedules: of each schedule the
+/// search keeps the fastest options, which are often nearly equal to those, and none that they can run.
+void add_framework_options(const PlanRequest& request, PlanResult& result) {
+  constexpr std::size_t looked_at = 12;
+  constexpr std::size_t added = 6;
+  std::vector<Plan> found;
+  for (std::size_t i = 0; i < std::min(looked_at, result.plans.size()) && found.size() < added; ++i) {
+    Plan& plan = result.plans[i];
+    const auto runs = [&](const ScheduleChoice& choice) {
+      return runs_as_predicted(problem_of(request, plan.layout, choice), plan.layout, choice);
+    };
+    if (plan.estimated || !runs(plan.choice).empty()) continue;
+    for (int f = 0; f < frameworks; ++f) {
+      const std::vector<ScheduleChoice> choices = framework_schedules(static_cast<Framework>(f));
+      const auto choice = std::find_if(choices.begin(), choices.end(), [&](const ScheduleChoice& one) {
+        return one.schedule == plan.choice.schedule && chunks_of(one) == chunks_of(plan.choice) && !runs(one).empty();
+      });
+      if (choice == choices.end()) continue;
+      Plan one{.layout = plan.layout, .choice = *choice, .bound = plan.bound, .summary = {}};
+      one.summary = predict(problem_of(request, plan.layout, *choice)).summary;
+      if (one.summary.makespan == plan.summary.makespan) {
+        plan = std::move(one);
+      } else if (one.summary.fits()) {
+        found.push_back(std::move(one));
+      }
+      break;
+    }
+  }
+  if (found.empty()) return;
+  std::move(found.begin(), found.end(), std::back_inserter(result.plans));
+  sort_plans(result.plans);
+}
+
+}  // namespace
+
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
   Planned planned{flags, std::move(request), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
@@ -132,6 +175,7 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, what); });
   if (planned.result.counts.layouts == 0 && !planned.result.stopped) throw InputError(no_layout(planned.request));
+  if (!planned.result.stopped && flags.emit.empty()) add_framework_options(planned.request, planned.result);
   const auto with_offload = [&](const Offload& offload) {
     PlanFlags more = flags;
     more.base.offload = name(offload);
@@ -187,14 +231,10 @@ namespace {
 /// The fastest of the plans with the options that a request has for their schedules and numbers of
 /// chunks; none if none fits.
 std::optional<Plan> with_options_of(const PlanRequest& request, const std::vector<Plan>& plans) {
-  const auto chunks = [](const ScheduleChoice& choice) {
-    const auto found = choice.options.find("chunks");
-    return found == choice.options.end() ? std::string{} : found->second;
-  };
   std::optional<Plan> best;
   for (const Plan& plan : plans) {
     for (const ScheduleChoice& choice : request.schedules) {
-      if (choice.schedule != plan.choice.schedule || chunks(choice) != chunks(plan.choice) ||
+      if (choice.schedule != plan.choice.schedule || chunks_of(choice) != chunks_of(plan.choice) ||
           !request.allows(plan.layout, choice))
         continue;
       Plan one{.layout = plan.layout, .choice = choice, .bound = plan.bound, .summary = {}};
@@ -278,6 +318,7 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   }
   if (today) take_optimizer(today->job, flags.base);
   PlanAnswer answer{.planned = search_plans(flags, "planning", watch, framework), .today = {}, .emitted = {}};
+  answer.planned.framework = framework;
   try {
     if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
     if (today) answer.today = simulate_today(answer.planned, *std::move(today));
@@ -309,7 +350,7 @@ nlohmann::ordered_json PlanAnswer::json() const {
 
 std::string PlanAnswer::text(const TableStyle& style) const {
   if (emitted) return emitted_text(*emitted, planned);
-  return result_text(planned, style) + (today ? "\n" + today_text(*today, planned) : std::string{});
+  return result_text(planned, style, today ? &*today : nullptr) + (today ? "\n" + today_text(*today, planned) : std::string{});
 }
 
 std::string PlanAnswer::complaint() const {

@@ -67,7 +67,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     trials.push_back({{"10 % more bandwidth between nodes"}, with_faster_links(cluster, true, tenth_faster)});
   if (cluster.ranks() > cluster.nodes())
     trials.push_back({{"10 % more bandwidth inside nodes"}, with_faster_links(cluster, false, tenth_faster)});
-  trials.push_back({{"10 % faster products and attention"}, with_faster_products(cluster)});
+  trials.push_back({{"10 % faster GEMMs and attention"}, with_faster_products(cluster)});
   PlanRequest more = around_best(asked, best);
   more.problem.cluster =
       with_changed_devices(cluster, [](DeviceSpec& device) { device.memory += Bytes{std::int64_t{10} << 30}; });
@@ -81,7 +81,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   if (by_kernels && graphs_of(asked.problem.cost) == CudaGraphs::none) {
     PlanRequest graphs = around_best(asked, best);
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
-    trials.push_back({{"CUDA graphs of whole iterations (--cuda-graphs iteration)"}, {}, std::move(graphs)});
+    trials.push_back({{"CUDA graphs of whole steps (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
   if (best.layout.mesh.whole_experts && asked.problem.expert_dispatch == ExpertDispatch::all_to_all) {
     PlanRequest once = around_best(asked, best);
@@ -91,7 +91,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";
-    trials.push_back({{"products in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});
+    trials.push_back({{"GEMMs in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});
   }
   return trials;
 }

@@ -272,6 +272,12 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   return today;
 }
 
+std::vector<std::string> changes_from(const Today& today, const Planned& planned, const Plan& plan) {
+  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
+  return words_of(today.file.framework, today.file.job, job_of(problem, plan.layout, plan.choice),
+                  *planned.request.problem.model);
+}
+
 std::string today_text(const Today& today, const Planned& planned) {
   const Summary& summary = today.plan.summary;
   std::string text =
@@ -344,11 +350,10 @@ std::string emitted_text(const Emitted& emitted, const Planned& best) {
                        format_memory(one.summary.fullest()));
   };
   const Problem& problem = runs.request.problem;
-  std::vector<std::string> comments{
-      fmt::format("tawpipe plan: {} on {}, {} sequences of {} tokens", problem.model->name, problem.cluster.name(),
-                  problem.global_batch, problem.sequence),
-      told(plan, runs.request),
-      "tensor x context x pipeline x data; the command that simulates it:", command_of(runs.flags, runs.request, plan)};
+  std::vector<std::string> comments{fmt::format("tawpipe plan: {} on {}, {} sequences of {} tokens", problem.model->name,
+                                                problem.cluster.name(), problem.global_batch, problem.sequence),
+                                    told(plan, runs.request),
+                                    "the command that simulates it:", command_of(runs.flags, runs.request, plan)};
   if (!emitted.cannot.empty()) {
     const Plan& first = best.result.plans.front();
     comments.push_back(concat(title(emitted.framework), " cannot run the best plan; this is the best ",

@@ -40,6 +40,8 @@ void take_best_switches(Framework framework, PlanFlags& flags);
 /// Simulates today's run on the cluster of `planned`, and each single change of its settings.
 Today simulate_today(const Planned& planned, TodayFile file);
 
+/// The settings that turn today's run into a plan, in the framework's words. @pre it runs the plan
+std::vector<std::string> changes_from(const Today& today, const Planned& planned, const Plan& plan);
 /// The loss of today's run, and its reasons.
 std::string today_text(const Today& today, const Planned& planned);
 nlohmann::ordered_json today_json(const Today& today, const Planned& planned);

@@ -19,10 +19,7 @@ namespace {
 constexpr std::size_t max_drawn = 3;
 constexpr std::int64_t max_plan_tasks = 150'000;
 
-std::string label_of(const Plan& plan) {
-  const Mesh& mesh = plan.layout.mesh;
-  return fmt::format("{} {} x {} x {} x {}", plan.choice.schedule, mesh.tensor, mesh.context, mesh.pipeline, mesh.batch_parts());
-}
+std::string label_of(const Plan& plan) { return concat(plan.choice.schedule, " ", layout_text(plan)); }
 
 /// The drawn part of a plan, for a sentence; "" if all of it is.
 std::string drawn_part(const Summary& summary) {

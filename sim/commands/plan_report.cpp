@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <string_view>
@@ -12,8 +13,10 @@
 
 #include "advice.hpp"
 #include "bound.hpp"
+#include "interval.hpp"
 #include "run_cost.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/layout_words.hpp"
 #include "tawpipe/report/summary_json.hpp"
 
 namespace tawpipe::sim {
@@ -115,6 +118,7 @@ std::string loses_by(const Summary& best, const Summary& other) {
                                                   {b.exposed * longer - a.exposed, "exposed communication"},
                                                   {b.waiting * longer - a.waiting, "waiting"}};
   const auto& most = *std::max_element(std::begin(parts), std::end(parts));
+  if (longer < 1) return concat(format_percent(1 - longer), " faster");
   return longer <= 1 ? std::string{"as fast"}
                      : fmt::format("{} slower: {} more {}", format_percent(longer - 1), format_percent(most.first), most.second);
 }
@@ -143,6 +147,9 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   if (mesh.whole_experts) json["axes"]["expert"] = mesh.expert;
   if (mesh.whole_experts) json["expert_parallel"] = mesh.expert_parts();
   json["layout"] = mesh_order_text(mesh.order);
+  json["words"] = layout_text(plan);
+  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
+  add_interval(json, plan.summary.makespan, runs_with_error(problem, plan.layout, plan.choice));
   json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
   if (mesh.whole_experts) json["expert_dispatch"] = name(planned.request.problem.expert_dispatch);
   json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
@@ -161,6 +168,32 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["command"] = command_of(planned.flags, planned.request, plan);
   return json;
 }
+
+namespace {
+
+/// The plan to use, and what is not told apart from it, by their commands.
+Json verdict_json(const Planned& planned) {
+  const Verdict verdict = planned.verdict();
+  const auto told = [&](std::size_t i) {
+    const Plan& plan = planned.result.plans[i];
+    return Json{{"schedule", plan.choice.schedule},
+                {"words", layout_text(plan)},
+                {"makespan_s", to_seconds(plan.summary.makespan)},
+                {"command", command_of(planned.flags, planned.request, plan)}};
+  };
+  Json json = plan_json(planned, planned.result.plans[verdict.use]);
+  json["told_apart_above"] = verdict.apart;
+  json["not_told_apart"] = Json::array();
+  for (const std::size_t i : verdict.alike) json["not_told_apart"].push_back(told(i));
+  json["beyond"] = nullptr;
+  if (verdict.beyond) {
+    json["beyond"] = told(*verdict.beyond);
+    json["beyond"]["told_apart"] = verdict.beyond_is_told_apart;
+  }
+  return json;
+}
+
+}  // namespace
 
 Json result_json(const Planned& planned) {
   const PlanResult& result = planned.result;
@@ -205,6 +238,7 @@ Json result_json(const Planned& planned) {
                                {"change", change.makespan / planned.best().makespan - 1}});
   }
   add_run(json, planned);
+  if (!result.plans.empty()) json["use"] = verdict_json(planned);
   json["bound_s"] = planned.bound_s;
   json["proven_best"] = result.proven_best;
   json["stopped"] = result.stopped;
@@ -221,12 +255,33 @@ std::string recompute_text(const PlanRequest& request, const Plan& plan) {
   return recompute_text({plan.layout.recompute, layers > 0 ? layers : model.recompute_layers, model.recompute_parts});
 }
 
-std::string layout_text(const Plan& plan) {
-  const Mesh& mesh = plan.layout.mesh;
-  const bool order = mesh.pipeline > 1 && mesh.batch_parts() > 1;
-  const std::string experts = mesh.whole_experts ? concat(" e", mesh.expert_parts()) : std::string{};
-  return fmt::format("{} x {} x {} x {}{}{}", mesh.tensor, mesh.context, mesh.pipeline, mesh.batch_parts(), experts,
-                     order ? concat(" ", mesh_order_text(mesh.order)) : std::string{});
+std::string layout_text(const Plan& plan) { return layout_words(plan.layout.mesh, plan.choice); }
+
+std::string told_text(const PlanRequest& request, const Plan& plan) {
+  const std::string recompute = recompute_text(request, plan);
+  return concat(layout_text(plan), " by ", plan.choice.schedule, ", microbatch ", plan.layout.microbatch_size, ", ",
+                recompute == "none" ? "no" : recompute, " recomputation");
+}
+
+std::string titles(const std::vector<Framework>& all, std::string_view between) {
+  std::string text;
+  for (const Framework one : all) text += concat(text.empty() ? "" : between, title(one));
+  return text;
+}
+
+ExpectedError error_of(const Planned& planned, const Plan& plan) {
+  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
+  return runs_with_error(problem, plan.layout, plan.choice).error;
+}
+
+std::string separating_measurement(const Summary& use, const Summary& other) {
+  const Shares a = shares_of(use);
+  const Shares b = shares_of(other);
+  const double compute = std::abs(a.compute * to_seconds(use.makespan) - b.compute * to_seconds(other.makespan));
+  const double exposed = std::abs(a.exposed * to_seconds(use.makespan) - b.exposed * to_seconds(other.makespan));
+  const double waiting = std::abs(a.waiting * to_seconds(use.makespan) - b.waiting * to_seconds(other.makespan));
+  if (compute >= exposed && compute >= waiting) return "The GEMMs' times on your GPU (tawpipe measure)";
+  return exposed >= waiting ? "The busbw of your links (nccl-tests)" : "Twenty steps of each";
 }
 
 }  // namespace tawpipe::sim

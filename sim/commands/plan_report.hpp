@@ -8,10 +8,13 @@
 
 #include "../report_file.hpp"
 #include "plan.hpp"
+#include "tawpipe/frameworks/verdict.hpp"
 #include "tawpipe/report/table.hpp"
 #include "tawpipe/search/plan.hpp"
 
 namespace tawpipe::sim {
+
+struct Today;
 
 /// One search and the data for printing it.
 struct Planned {
@@ -38,16 +41,30 @@ struct Planned {
   std::vector<Format> formats = {};        ///< if it lists several
   std::vector<Change> changes = {};        ///< plan_changes.hpp
   std::optional<NodeLoss> node_loss = {};  ///< run_cost.hpp
+  /// The framework of --today or --emit: what to use runs in it.
+  std::optional<Framework> framework = {};
 
+  /// The fastest. @pre there is a plan
   const Summary& best() const { return result.plans.front().summary; }
+  /// The plan to use. @pre there is a plan
+  Verdict verdict() const { return verdict_of(request, result, framework); }
+  const Plan& use() const { return result.plans[verdict().use]; }
 };
 
 /// The command that simulates a plan, with every flag of the problem that differs from its default.
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan);
 /// "full:4": what it computes again.
 std::string recompute_text(const PlanRequest& request, const Plan& plan);
-/// "8 x 1 x 4 x 2": the axes' sizes, with their order where it matters.
+/// "TP2 FSDP8" (report/layout_words.hpp).
 std::string layout_text(const Plan& plan);
+/// "TP2 PP4 DP2 by 1f1b, microbatch 1, no recomputation".
+std::string told_text(const PlanRequest& request, const Plan& plan);
+/// The frameworks' names, "Megatron-LM or torchtitan".
+std::string titles(const std::vector<Framework>& all, std::string_view between);
+/// The error of a plan's time.
+ExpectedError error_of(const Planned& planned, const Plan& plan);
+/// What measurement would tell which of two is faster, where they differ most.
+std::string separating_measurement(const Summary& use, const Summary& other);
 /// The schedule's options, and what is around it.
 std::string options_text(const Plan& plan);
 
@@ -70,8 +87,10 @@ std::string loses_by(const Summary& best, const Summary& other);
 nlohmann::ordered_json plan_json(const Planned& planned, const Plan& plan);
 /// The keys that docs/output.md lists.
 nlohmann::ordered_json result_json(const Planned& planned);
-/// The best plans, their limits, and why the others are slower.
-std::string result_text(const Planned& planned, const TableStyle& style);
+/// The plan to use in one sentence, what cannot be told apart from it, and what no framework runs.
+std::string verdict_text(const Planned& planned, const Verdict& verdict, const Today* today);
+/// The verdict, the plans, their limits, and why the others are slower. @param today  may be null
+std::string result_text(const Planned& planned, const TableStyle& style, const Today* today);
 /// A line for each number of devices.
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style);
 

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "plan_report.hpp"
+#include "interval.hpp"
+#include "plan_frameworks.hpp"
 #include "run_cost.hpp"
+#include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
 
 namespace tawpipe::sim {
@@ -38,30 +40,30 @@ std::vector<const Plan*> shown_plans(const Planned& planned) {
 /// The time of an iteration, marked where it is estimated.
 std::string time_text(const Plan& plan) { return concat(plan.estimated ? "~" : "", format_duration(plan.summary.makespan)); }
 std::string estimates_text(bool any) {
-  return any ? "~: estimated from iterations with fewer microbatches; tawpipe simulate runs all of them\n" : "";
+  return any ? "~: estimated from steps with fewer microbatches; tawpipe simulate runs all of them\n" : "";
 }
 
 /// A line for each reason that schedules are not among those shown.
-std::string others_text(const Planned& planned) {
+std::string others_text(const Planned& planned, const Summary& use) {
   std::vector<std::pair<std::string, std::string>> lines;  // of a reason, the schedules
   const auto add = [&](const std::string& reason, const std::string& schedule) {
     const auto at = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == reason; });
     at == lines.end() ? lines.emplace_back(reason, schedule), void() : void(at->second += ", " + schedule);
   };
-  const Duration best = planned.best().makespan;
+  const Duration best = use.makespan;
   const std::vector<const Plan*> plans = distinct_plans(planned);
   for (std::size_t i = shown_plans(planned).size(); i < plans.size(); ++i) {
     const Summary& summary = plans[i]->summary;
     if (plans[i]->choice.schedule == planned.result.plans.front().choice.schedule) break;  // a single one
-    add(concat(format_duration(summary.makespan, 4), ", ", loses_by(planned.best(), summary)), plans[i]->choice.schedule);
+    add(concat(format_duration(summary.makespan), ", ", loses_by(use, summary)), plans[i]->choice.schedule);
   }
   for (const PlanLoss& loss : planned.result.losses) {
     std::string reason = "does not exist on this cluster";
     const double longer = loss.least ? *loss.least / best - 1 : 0;
     if (longer < -plan_tolerance) {
-      reason = concat("at least ", format_duration(*loss.least, 4), "; not all was looked at");
+      reason = concat("at least ", format_duration(*loss.least), "; not all was looked at");
     } else if (loss.least) {
-      reason = concat("at least ", format_duration(*loss.least, 4), ", ", format_percent(std::max(0.0, longer)), " slower");
+      reason = concat("at least ", format_duration(*loss.least), ", ", format_percent(std::max(0.0, longer)), " slower");
     } else if (loss.memory) {
       reason = concat("needs at least ", format_memory(*loss.memory));
     }
@@ -85,32 +87,41 @@ std::string changes_text(const Planned& planned) {
     }
   }
   if (!none.empty()) text += concat("no gain: ", none, "\n");
-  return text.empty() ? text : "\nwith the best's schedule and mesh\n" + text;
+  return text.empty() ? text : "\nwith the fastest plan's schedule and mesh, of its time\n" + text;
 }
 
-std::string plans_table(const Planned& planned, const TableStyle& style) {
-  std::vector<TableColumn> columns{{"schedule"},
-                                   {"t x c x p x d"},
+/// The frameworks that run a plan, for a cell.
+std::string runs_text(const Planned& planned, const Plan& plan) {
+  const std::vector<Framework> runs = runs_in(problem_of(planned.request, plan.layout, plan.choice), plan.layout, plan.choice);
+  return runs.empty() ? "here only" : titles(runs, ", ");
+}
+
+std::string plans_table(const Planned& planned, const Verdict& verdict, const TableStyle& style) {
+  std::vector<TableColumn> columns{{"layout"},
+                                   {"schedule"},
+                                   {"step time", Align::right},
+                                   {"80 %", Align::right},
+                                   {"memory", Align::right},
+                                   {"runs in"},
+                                   {"MFU", Align::right},
+                                   {"tokens/s/device", Align::right},
                                    {"microbatch", Align::right},
                                    {"recompute"},
-                                   {"time", Align::right},
-                                   {"tokens/s/device", Align::right},
-                                   {"MFU", Align::right},
-                                   {"memory", Align::right},
                                    {"compute", Align::right},
                                    {"exposed", Align::right},
                                    {"waiting", Align::right},
-                                   {"limited by"},
                                    {"options"}};
   Table table{columns};
   for (const Plan* const one : shown_plans(planned)) {
     const Plan& plan = *one;
     const Shares shares = shares_of(plan.summary);
-    table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
-               recompute_text(planned.request, plan), time_text(plan), format_rounded(plan.summary.tokens_per_device_per_second),
-               format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
-               format_percent(shares.exposed), format_percent(shares.waiting), limit_of(plan.summary), options_text(plan)},
-              one == &planned.result.plans.front() ? Emphasis::bold : Emphasis::none);
+    table.row(
+        {layout_text(plan), plan.choice.schedule, time_text(plan), interval_text(plan.summary.makespan, error_of(planned, plan)),
+         format_memory(plan.summary.fullest()), runs_text(planned, plan), format_percent(plan.summary.mfu),
+         format_tokens(plan.summary.tokens_per_device_per_second), std::to_string(plan.layout.microbatch_size),
+         recompute_text(planned.request, plan), format_percent(shares.compute), format_percent(shares.exposed),
+         format_percent(shares.waiting), options_text(plan)},
+        one == &planned.result.plans[verdict.use] ? Emphasis::bold : Emphasis::none);
   }
   return table.str(style);
 }
@@ -134,62 +145,97 @@ std::string searched_text(const PlanResult& result) {
 
 }  // namespace
 
-std::string result_text(const Planned& planned, const TableStyle& style) {
+std::string verdict_text(const Planned& planned, const Verdict& verdict, const Today* today) {
+  const std::vector<Plan>& plans = planned.result.plans;
+  const Plan& use = plans[verdict.use];
+  const Duration time = use.summary.makespan;
+  std::string text =
+      concat("Use ", told_text(planned.request, use), ": ", time_text(use), " a step (80 %: ", interval_text(time, verdict.error),
+             ")", verdict.runs.empty() ? "; no framework runs it" : concat(", in ", titles(verdict.runs, " or ")));
+  if (today != nullptr) {
+    const double less = 1 - time / today->plan.summary.makespan;
+    text += less > plan_tolerance
+                ? concat(", ", format_percent(less), " less than today; change ", join(changes_from(*today, planned, use), ", "))
+                : std::string{"; nothing faster than today's run was found"};
+  }
+  text += ".\n";
+  std::vector<std::string> alike;
+  for (const std::size_t i : verdict.alike) {
+    const std::string one = concat(plans[i].choice.schedule, " ", layout_text(plans[i]));
+    if (one != concat(use.choice.schedule, " ", layout_text(use)) && std::find(alike.begin(), alike.end(), one) == alike.end())
+      alike.push_back(one);
+  }
+  if (!alike.empty()) {
+    const std::size_t more = alike.size() - std::min<std::size_t>(alike.size(), 4);
+    alike.resize(alike.size() - more);
+    const Summary& next = plans[verdict.alike.front()].summary;
+    text += fmt::format("Within {}, which predictions do not tell apart: {}{}. {} would.\n", format_percent(verdict.apart),
+                        join(alike, ", "), more > 0 ? fmt::format(" and {} more", more) : std::string{},
+                        separating_measurement(use.summary, next));
+  }
+  if (verdict.beyond) {
+    const Plan& beyond = plans[*verdict.beyond];
+    text += fmt::format("{} is faster and no framework runs it: {}, {} less, {} the error of comparing the two.\n",
+                        told_text(planned.request, beyond), time_text(beyond), format_percent(1 - beyond.summary.makespan / time),
+                        verdict.beyond_is_told_apart ? "more than" : "within");
+  }
+  return text;
+}
+
+std::string result_text(const Planned& planned, const TableStyle& style, const Today* today) {
   const PlanResult& result = planned.result;
-  std::string text = describe_question(planned.request.problem) + "\n";
-  if (result.plans.empty()) return text + searched_text(result);
+  const std::string question = describe_question(planned.request.problem) + "\n";
+  if (result.plans.empty()) return question + searched_text(result);
+  const Verdict verdict = planned.verdict();
+  const Plan& use = result.plans[verdict.use];
+  std::string text = verdict_text(planned, verdict, today) + "\n" + question;
   const std::vector<const Plan*> others = shown_plans(planned);
-  text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n";
-  if (planned.request.problem.model->is_routed())
-    text += "eN: experts on N devices, which share a layer and, beyond t x c, count among d\n";
-  text += estimates_text(std::any_of(others.begin(), others.end(), [](const Plan* plan) { return plan->estimated; })) + "\n";
-  const Plan& best = result.plans.front();
-  const Shares shares = shares_of(best.summary);
-  text +=
-      fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
-                  format_rounded(std::floor(best.summary.tokens_per_day())), format_flops_rate(best.summary.flops_per_device),
-                  limit_of(best.summary), format_percent(shares.compute), format_percent(shares.exposed),
-                  format_percent(shares.waiting), format_percent(memory_share(best.summary), 0));
-  text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
-                      format_duration(seconds(planned.bound_s), 4),
-                      format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));
+  text += plans_table(planned, verdict, style) + "\n";
+  text += estimates_text(std::any_of(others.begin(), others.end(), [](const Plan* plan) { return plan->estimated; }));
+  const Shares shares = shares_of(use.summary);
+  text += fmt::format("speed  {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting)\n",
+                      format_tokens(use.summary.tokens_per_day()), format_flops_rate(use.summary.flops_per_device),
+                      limit_of(use.summary), format_percent(shares.compute), format_percent(shares.exposed),
+                      format_percent(shares.waiting));
+  text += fmt::format("memory {} full\n", format_percent(memory_share(use.summary), 0));
+  text += fmt::format("error  {}\n", error_text(verdict.error));
+  text += fmt::format("bound  no schedule takes less than {}; this takes {} more\n", format_duration(seconds(planned.bound_s)),
+                      format_percent(std::max(0.0, to_seconds(use.summary.makespan) / planned.bound_s - 1)));
   for (const Planned::Format& format : planned.formats) {
     if (format.products == planned.flags.base.products) continue;
-    text += fmt::format("products in {}: {}\n", format.products,
-                        format.makespan ? concat(format_percent(*format.makespan / best.summary.makespan - 1), " slower")
+    text += fmt::format("GEMMs in {}: {}\n", format.products,
+                        format.makespan ? concat(format_percent(*format.makespan / planned.best().makespan - 1), " slower")
                                         : std::string{"nothing fits"});
   }
   if (const Price price = price_of(planned.flags.base.run); price.amount > 0)
-    text += fmt::format("price  {} a billion tokens\n", money_text(price_of_tokens(price.amount, best.summary), price.currency));
-  for (std::size_t i = 1; i < others.size(); ++i) {
-    text +=
-        fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
+    text += fmt::format("price  {} a billion tokens\n", money_text(price_of_tokens(price.amount, use.summary), price.currency));
+  text += "\n";
+  for (const Plan* const other : others) {
+    if (other != &use)
+      text += fmt::format("{} {}: {}\n", other->choice.schedule, layout_text(*other), loses_by(use.summary, other->summary));
   }
-  Bytes shown = best.summary.fullest();
+  Bytes shown = use.summary.fullest();
   for (const std::size_t i : result.pareto()) {
     const Plan& plan = result.plans[i];
     if (plan.summary.fullest() / shown > 0.95) continue;  // not worth a line
     shown = plan.summary.fullest();
-    const std::string options = options_text(plan);
-    text += fmt::format("less memory: {} with {}, microbatch {}, recomputation {}{}, {} slower: {}\n", plan.choice.schedule,
-                        layout_text(plan), plan.layout.microbatch_size, recompute_text(planned.request, plan),
-                        options.empty() ? options : ", " + options,
-                        format_percent(plan.summary.makespan / best.summary.makespan - 1), format_memory(plan.summary.fullest()));
+    text += fmt::format("less memory: {} by {}, {}\n", format_memory(plan.summary.fullest()), told_text(planned.request, plan),
+                        loses_by(use.summary, plan.summary));
   }
   text += run_text(planned);
-  return text + others_text(planned) + changes_text(planned) + "\n" + searched_text(result) + "\n" +
-         command_of(planned.flags, planned.request, best) + "\n";
+  return text + others_text(planned, use.summary) + changes_text(planned) + "\n" + searched_text(result) + "\n" +
+         command_of(planned.flags, planned.request, use) + "\n";
 }
 
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style) {
   const Price price = price_of(all.front().flags.base.run);
   const bool priced = price.amount > 0;
-  std::vector<TableColumn> columns{{"devices", Align::right},         {"time", Align::right},  {"tokens a day", Align::right},
-                                   {"tokens/s/device", Align::right}, {"worth", Align::right}, {"memory", Align::right}};
+  std::vector<TableColumn> columns{{"devices", Align::right},         {"step time", Align::right}, {"tokens/day", Align::right},
+                                   {"tokens/s/device", Align::right}, {"worth", Align::right},     {"memory", Align::right}};
   if (priced) columns.push_back({"price/Gtoken", Align::right});
   if (all.front().flags.base.run.wanted())
     columns.insert(columns.end(), {{"run", Align::right}, {"goodput", Align::right}, {"cost", Align::right}});
-  columns.insert(columns.end(), {{"schedule"}, {"t x c x p x d"}, {"recompute"}, {"options"}});
+  columns.insert(columns.end(), {{"schedule"}, {"layout"}, {"recompute"}, {"options"}});
   Table table{columns};
   double first = 0;
   for (const Planned& one : all) {
@@ -202,7 +248,7 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
     const Plan& plan = one.result.plans.front();
     const double speed = plan.summary.tokens_per_device_per_second;
     if (first <= 0) first = speed;
-    cells.insert(cells.end(), {time_text(plan), format_rounded(std::floor(plan.summary.tokens_per_day())), format_rounded(speed),
+    cells.insert(cells.end(), {time_text(plan), format_tokens(plan.summary.tokens_per_day()), format_tokens(speed),
                                format_percent(speed / first, 0), format_memory(plan.summary.fullest())});
     if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(price.amount, plan.summary)));
     for (std::string& cell : run_cells(one)) cells.push_back(std::move(cell));

@@ -233,7 +233,7 @@ Json run_json(const RunAnswer& answer) {
 namespace {
 
 RunAnswer answer_run(const Planned& planned) {
-  return answer_run(planned.flags.base.run, planned.request.problem, planned.best());
+  return answer_run(planned.flags.base.run, planned.request.problem, planned.use().summary);
 }
 bool has_run(const Planned& planned) { return planned.flags.base.run.wanted() && !planned.result.plans.empty(); }
 

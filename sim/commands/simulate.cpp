@@ -15,6 +15,7 @@
 #include "bound.hpp"
 #include "exchange.hpp"
 #include "fitting_search.hpp"
+#include "interval.hpp"
 #include "output.hpp"
 #include "run_cost.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
@@ -82,14 +83,13 @@ std::string summary_text(const Summary& summary, bool composed, bool chosen, boo
     line("stages", fmt::format("{}, of which {} have no layer: their devices only pass on (--layers-per-stage, or fewer stages)",
                                format_count(summary.stages), format_count(summary.empty_stages)));
   }
-  line("makespan", fmt::format("{}  ({} tasks)", format_duration(summary.makespan), format_count(summary.tasks)));
+  line("step time", fmt::format("{}  ({} tasks)", format_duration(summary.makespan), format_count(summary.tasks)));
   if (!summary.model.empty()) {
-    line("throughput", fmt::format("{} tokens/s and {:.1f} TFLOP/s a device, MFU {}; {} tokens a day",
-                                   format_rounded(summary.tokens_per_device_per_second), summary.flops_per_device.value() / 1e12,
+    line("throughput", fmt::format("{} tokens/s and {} TFLOP/s a device, MFU {}; {} tokens a day",
+                                   format_tokens(summary.tokens_per_device_per_second), format_teraflops(summary),
                                    format_percent(summary.mfu), format_tokens(summary.tokens_per_day())));
   }
-  line("bubble", fmt::format("{} of the devices' time ({} within the largest span)", format_percent(summary.bubble.ratio),
-                             format_percent(summary.bubble.span_rate())));
+  line("bubble", fmt::format("{} of the devices' time", format_percent(summary.bubble.ratio)));
   line("communication",
        fmt::format("{} busy, {} exposed, mean of a device", format_duration(seconds(summary.communication.busy_s)),
                    format_duration(seconds(summary.communication.exposed_s))));
@@ -99,11 +99,11 @@ std::string summary_text(const Summary& summary, bool composed, bool chosen, boo
                      format_duration(seconds(summary.communication.lane_exposed_s[lane]))));
   }
   if (summary.held) {
-    line("held SMs", fmt::format("computations take {} longer, {} of it due to waiting communications, mean of a device",
-                                 format_duration(seconds(HeldTime::mean(summary.held->slowed_s))),
-                                 format_duration(seconds(HeldTime::mean(summary.held->waiting_s)))));
+    line("SM contention", fmt::format("computations take {} longer, {} of it due to waiting communications, mean of a device",
+                                      format_duration(seconds(HeldTime::mean(summary.held->slowed_s))),
+                                      format_duration(seconds(HeldTime::mean(summary.held->waiting_s)))));
   }
-  line("between nodes", fmt::format("{}, at most {} out of one node", format_traffic(Bytes{summary.traffic.inter_node_bytes}),
+  line("between nodes", fmt::format("{}, egress of a node at most {}", format_traffic(Bytes{summary.traffic.inter_node_bytes}),
                                     format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));
   line("inside nodes", format_traffic(Bytes{summary.traffic.intra_node_bytes}));
   if (!summary.model.empty()) line("peak memory", memory_text(summary));
@@ -243,6 +243,8 @@ int run_simulate(const Request& given) {
   });
   const Summary& summary = prediction.summary;
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work
+  const std::optional<RunsWithError> error =
+      file ? std::nullopt : error_of_problem(problem, summary, problem.schedules.front(), problem.recompute);
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });
   }
@@ -256,6 +258,7 @@ int run_simulate(const Request& given) {
     add_cost(json, problem);
     add_gap(json, summary.makespan, bound);
     if (request.run.wanted()) json["run"] = run_json(answer_run(request.run, problem, summary));
+    if (error) add_interval(json, summary.makespan, *error);
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     if (outputs.json) (*outputs.json)(json.dump(2) + "\n");
     if (report) {
@@ -270,7 +273,8 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    print(describe(problem, &prediction.schedule.workload()) + "\n" +
+    print(concat(summary.schedule, " takes ", step_text(summary.makespan, error), ". ", advice_text(summary), "\n\n") +
+          describe(problem, &prediction.schedule.workload()) + "\n" +
           summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1, gathers_whole_stages(problem)) +
           (request.run.wanted() ? "\n" + run_text(answer_run(request.run, problem, summary)) : std::string{}) +
           (bound ? gap_text(summary, *bound) : std::string{}));

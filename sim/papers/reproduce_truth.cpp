@@ -59,6 +59,7 @@ TruthOutcome predict_row(const TruthRow& row, bool with_experts, const FittedFig
     Problem& posed = std::get<Problem>(problem);
     KernelCost taken = std::get<KernelCost>(posed.cost);
     outcome.device = posed.cluster.device(Rank{0}).name;
+    outcome.of = error_class(posed, software_of(row));
     outcome.generation = taken.curves(posed.cluster.device(Rank{0})).generation;
     if (left_out != nullptr && has_figure(outcome.generation, *left_out)) {
       for (const CurveField& field : curve_fields()) {
@@ -124,6 +125,17 @@ nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
   }
   json["measured_s"] = outcome.measured_s;
   json["predicted_s"] = outcome.predicted_s;
+  const ExpectedError error = expected_error(outcome.of);
+  json["interval_s"] = {outcome.predicted_s * error.low(), outcome.predicted_s * error.high()};
+  json["software"] = name(outcome.of.software);
+  json["mixture"] = outcome.of.mixture;
+  json["bits"] = outcome.of.bits;
+  json["generation"] = outcome.of.generation;
+  const TruthRow& row = outcome.row;
+  json["job"] = fmt::format("{} {} layers {} wide on {} {}, {} x {}, {}", row.model, row.layers, row.hidden, row.gpus,
+                            row.hardware, row.global_batch, row.sequence, row.precision);
+  json["layout"] = fmt::format("tp{} cp{} ep{} pp{} vp{} mbs{} {} {} {}", row.tp, row.cp, row.ep, row.pp, row.vp, row.micro_batch,
+                               row.zero, row.recompute, row.schedule);
   if (outcome.row.peak_memory_gib > 0) json["measured_memory_gib"] = outcome.row.peak_memory_gib;
   json["predicted_memory_gib"] = outcome.predicted_gib;
   json["out_of_memory"] = outcome.predicted_gib > outcome.device_gib;

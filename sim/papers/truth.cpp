@@ -365,6 +365,25 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
   return problem;
 }
 
+Software software_of(const TruthRow& row) {
+  if (is_torchtitan(row)) return Software::torchtitan;
+  if (is_mpt(row)) return Software::composer;
+  struct Known {
+    std::string_view part;
+    Software software;
+  };
+  // NeMo, MLPerf's submissions of these models and NVIDIA's benchmarks run Megatron-Core; zero bubble's
+  // and Korthikanti's papers are of Megatron-LM, and SimuMax measured it.
+  for (const Known known :
+       {Known{"jax", Software::jax}, Known{"maxtext", Software::jax}, Known{"internevo", Software::internevo},
+        Known{"megatron", Software::megatron}, Known{"nemo", Software::megatron}, Known{"mlperf", Software::megatron},
+        Known{"dgxc", Software::megatron}, Known{"zero_bubble", Software::megatron}, Known{"korthikanti", Software::megatron},
+        Known{"simumax", Software::megatron}, Known{"vtrain", Software::megatron}}) {
+    if (has(lower_case(row.source), known.part)) return known.software;
+  }
+  return Software::unknown;
+}
+
 double measured_seconds(const TruthRow& row, const Problem& problem) {
   if (row.step_time_s > 0 || row.tflops_per_gpu <= 0) return row.step_time_s;
   const Workload work{*problem.model, Batch{problem.sequence, 1, problem.global_batch}};

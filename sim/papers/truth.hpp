@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/csv.hpp"
+#include "tawpipe/search/expected_error.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::sim {
@@ -71,6 +72,9 @@ std::vector<TruthRow> read_vtrain_rows(const std::string& file);
 /// which docs/accuracy.md lists; it uses nothing that was measured.
 /// @param with_experts  also of mixtures of experts
 std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_experts);
+
+/// Whose code ran a row, by its source's name.
+Software software_of(const TruthRow& row);
 
 /// What a row measured: its step time, or the FLOPs that utilization is defined by over its printed
 /// FLOP/s; 0 where it has neither.

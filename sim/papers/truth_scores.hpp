@@ -20,6 +20,7 @@ struct TruthOutcome {
   std::string why_not;          ///< not expressible; then the rest is empty
   std::string device;           ///< on which it was predicted
   std::string_view generation;  ///< of the curves that priced it
+  ErrorClass of;                ///< what the error depends on
   double measured_s = 0;
   double predicted_s = 0;
   double predicted_gib = 0;  ///< the largest peak of a device

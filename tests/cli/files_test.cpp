@@ -30,7 +30,7 @@ TEST_CASE("a timeline is CSV, a trace and a summary are JSON, and each is writte
   const auto result =
       run(simulate + " --timeline " + folder / "t.csv" + " --trace " + folder / "t.json" + " --json " + folder / "s.json");
   CHECK(result.code == 0);
-  CHECK(result.out.find("makespan") != std::string::npos);
+  CHECK(result.out.find("step time") != std::string::npos);
   const std::string csv = read_file(folder / "t.csv");
   CHECK(csv.starts_with("task,op,payload,rank,peer,group,lane,stage,microbatch,bytes,start_s,end_s\n"));
   const json summary = json::parse(read_file(folder / "s.json"));

@@ -143,7 +143,7 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   CHECK(unsaid == parsed(run(ask + " --hold-sms nccl")));
   CHECK(unsaid.at("held_sms").at("waiting_s")[3] == 0);
   CHECK(unsaid.at("cost").get<std::string>().ends_with(
-      "; 15% slower beside collectives, up to 44% beside those of weights or gradients"));
+      "; SM contention: 15% slower beside collectives, up to 44% beside those of weights or gradients"));
   CHECK(!parsed(run(ask + " --cost roofline")).contains("held_sms"));
   const json on = parsed(run(ask + " --hold-sms on"));
   CHECK(on == parsed(run(ask + " --hold-sms ctas=8,collective-ctas=16,sms=108")));

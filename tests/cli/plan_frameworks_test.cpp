@@ -77,7 +77,7 @@ TEST_CASE("what is run today is simulated beside the best, with what is lost and
   }
   const auto text = run("plan --cluster 2x4 --today " + file);
   CHECK(text.code == 0);
-  for (const char* part : {"today  ", "Megatron-LM: 1f1b 2 x 1 x 2 x 2", "of the time is lost", "faster by one change: "}) {
+  for (const char* part : {"today  ", "Megatron-LM: 1f1b TP2 PP2 DP2", "of the time is lost", "faster by one change: "}) {
     CAPTURE(part);
     CHECK(text.out.find(part) != std::string::npos);
   }

@@ -98,6 +98,7 @@ inline Result run(std::vector<std::string> arguments, const RunOptions& options 
       setrlimit(RLIMIT_FSIZE, &limit);
       std::signal(SIGXFSZ, SIG_IGN);
     }
+    setenv("COLUMNS", "1000", 0);  // so that no sentence is broken where a test looks for it
     execv(TAWPIPE_COMMAND, argv.data());
     _exit(127);
   }

@@ -127,9 +127,37 @@ inline std::string listed_names(std::string_view name, std::vector<std::string> 
   return concat(join(known, ", "), " and ", more, " more");
 }
 
-/// The sentence for an unknown name: what is wrong, the nearest name, and those that exist.
+/// Why a name stands for what this library does not do; "" for other names.
+inline std::string_view out_of_scope(std::string_view name) {
+  struct Word {
+    std::string_view part;
+    std::string_view why;
+  };
+  constexpr std::string_view adapters =
+      "adapters (LoRA and its kin) are not modelled: all parameters are trained; a plan without them is an upper bound on time "
+      "and "
+      "memory";
+  constexpr std::string_view inference = "this is about training; inference is not modelled";
+  constexpr std::string_view others =
+      "only NVIDIA's GPUs are modelled; a cluster file can give any device's peak, memory and links";
+  const std::string lower = lower_case(name);
+  for (const Word word : {Word{"lora", adapters}, Word{"peft", adapters}, Word{"adapter", adapters}, Word{"inference", inference},
+                          Word{"serving", inference}, Word{"vllm", inference}, Word{"tpu", others}, Word{"trainium", others},
+                          Word{"gaudi", others}, Word{"mi300", others}, Word{"mi325", others}, Word{"mi355", others},
+                          Word{"diffusion", "only decoders (language models) are modelled"}}) {
+    const std::size_t at = lower.find(word.part);
+    const bool begins =
+        at == 0 || (at != std::string::npos && (lower[at - 1] < 'a' || lower[at - 1] > 'z' || word.part == "lora"));
+    if (at != std::string::npos && begins) return word.why;
+  }
+  return {};
+}
+
+/// The sentence for an unknown name: what is wrong, the nearest name, and those that exist; or why there is
+/// no such thing.
 inline std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
   std::string message = concat("unknown ", kind, " ", quote(name));
+  if (const std::string_view why = out_of_scope(name); !why.empty()) return concat(message, ": ", why);
   const auto close = nearest(name, known);
   if (close.empty()) return concat(message, "; known: ", listed_names(name, known));
   return concat(message, "; did you mean ", quote(close), "? Known: ", listed_names(name, known));

@@ -59,6 +59,12 @@ inline std::string format_tokens(double tokens) {
   return text.ends_with(' ') ? text.substr(0, text.size() - 1) : text;
 }
 
+/// TFLOP/s of a device, three digits.
+inline std::string format_teraflops(const Summary& summary) {
+  const double value = summary.flops_per_device.value() / 1e12;
+  return fmt::format("{:.{}f}", value, detail::decimals_for(value, 3));
+}
+
 /// Those that fit come first, then the faster ones; equal ones keep their order.
 inline std::vector<std::size_t> comparison_order(const std::vector<Chosen>& results) {
   std::vector<std::size_t> order(results.size());
@@ -88,7 +94,7 @@ inline std::string comparison_table(const std::vector<Chosen>& results, bool rec
   if (with_model) columns.push_back({"MFU", Align::right});
   columns.push_back({"bubble", Align::right});
   columns.push_back({"exposed", Align::right});
-  columns.push_back({"out of a node", Align::right});
+  columns.push_back({"egress of a node", Align::right});
   if (with_model) {
     columns.push_back({"memory", Align::right});
     columns.push_back({"microbatch", Align::right});
@@ -101,8 +107,8 @@ inline std::string comparison_table(const std::vector<Chosen>& results, bool rec
     const double speed = 1.0 / to_seconds(std::max(summary.makespan, Duration{1}));
     std::vector<std::string> cells{detail::name_among(results, i), format_duration(summary.makespan)};
     if (with_model) {
-      cells.push_back(format_rounded(summary.tokens_per_device_per_second));
-      cells.push_back(fmt::format("{:.1f}", summary.flops_per_device.value() / 1e12));
+      cells.push_back(format_tokens(summary.tokens_per_device_per_second));
+      cells.push_back(format_teraflops(summary));
       cells.push_back(format_tokens(summary.tokens_per_day()));
     }
     cells.push_back(summary.fits() ? bar(best > 0 ? speed / best : 0, 14, style.glyphs) : std::string{"out of memory"});

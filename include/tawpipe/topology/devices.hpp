@@ -42,6 +42,10 @@ struct KnownDevice {
   /// fast, and attention's forward 1.35 times (NVIDIA, Making Softmax More Efficient with NVIDIA
   /// Blackwell Ultra).
   double attention = 1;
+  /// GB and GB/s of the memory of the CPU that is on its module, for each GPU of it: what an NVL72 has
+  /// by one 72nd; 0: the GPUs of a node share an ordinary host
+  double host_gigabytes = 0;
+  double host_gigabytes_per_second = 0;
 };
 
 /// Every device that device_named() knows. Memory is the sheet's "GB" read as GiB, as the driver
@@ -58,16 +62,18 @@ inline std::span<const KnownDevice> known_devices() {
        0.926},  // by themselves 0.595 and 0.584 of the peaks in full waves (pytorch/FBGEMM#2546), 0.936 of it in training
       {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, 700,
        "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
-      {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, 700, "NVIDIA GH200 data sheet, 96 GB HBM3"},
+      {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, 700, "NVIDIA GH200 data sheet, 96 GB HBM3; 480 GB of LPDDR5X", 1, 1, 1, 480,
+       384},
       {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148, 1000,
        "NVIDIA HGX B200 data sheet, one of 8 GPUs: 4500 TFLOPS with sparsity"},
       {"GB200-186G", 186, 2500, 5000, 10000, 8000, 100, 148, 1200,
-       "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity"},
+       "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity; 17 TB of LPDDR5X at 18.4 TB/s", 1, 1, 1, 236, 256},
       {"B300-270G", 270, 2250, 4500, 13500, 8000, 103, 148, 1100,
        "NVIDIA HGX B300 data sheet, one of 8 GPUs: fp4 108 PFLOPS dense", 1.0231, 1.0231,
        1.35},  // (1100 W / 1000 W of B200)^0.24
-      {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, 1400, "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense",
-       1.0377, 1.0377, 1.35},  // (1400 W / 1200 W of GB200, whose peak is the same)^0.24
+      {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, 1400,
+       "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense; 17 TB of LPDDR5X at 14 TB/s", 1.0377, 1.0377, 1.35, 236,
+       194},  // (1400 W / 1200 W of GB200, whose peak is the same)^0.24
       {"L40S-48G", 48, 362, 733, 0, 864, 89, 142, 350, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity or fp8"},
       {"RTX4090-24G", 24, 165.2, 330.3, 0, 1008, 89, 128, 450, "NVIDIA Ada architecture white paper, fp32 accumulation"},
       {"RTX5090-32G", 32, 209.5, 419, 1676, 1792, 120, 170, 575,

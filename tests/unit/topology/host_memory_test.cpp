@@ -44,6 +44,15 @@ TEST_CASE("a usual host has twice its devices' memory, and the bandwidth of two 
   }
 }
 
+TEST_CASE("modules with a CPU of their own bring its memory: a rack has that of all") {
+  for (const int devices : {4, 72}) {
+    const Cluster cluster = cluster_from_dimensions(concat("1x", devices), "GB200-186G");
+    CHECK(cluster.memory_of_host(NodeId{0}) == Bytes{236'000'000'000} * devices);
+    CHECK(!cluster.kinds()[0].host_memory_assumed);
+    CHECK(cluster.link(memory_link(cluster, Rank{0})).bandwidth == 256_GBps * static_cast<double>(devices));
+  }
+}
+
 TEST_CASE("all devices of a node share their host's memory, both ways, and no others") {
   for (const char* name : {"dgx-a100*2", "dgx-h100*2", "l40s-pcie*2", "2x8"}) {
     CAPTURE(name);

@@ -1,0 +1,103 @@
+// Which frameworks run a layout, and whose measured errors its prediction so has.
+// Not: their settings (frameworks.hpp), nor the errors (search/expected_error.hpp).
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tawpipe/frameworks/frameworks.hpp"
+#include "tawpipe/search/expected_error.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// A job as a framework has it: its own kernels, data parallelism of an axis, states shared out as it does,
+/// FSDP in groups of a node as FSDP in groups. What it costs to run it so is not in the prediction.
+inline FrameworkJob as_framework_runs(Framework framework, FrameworkJob job) {
+  if (job.choice.schedule == "zero2") {
+    job.mesh.pipeline *= job.mesh.data;
+    job.mesh.data = 1;
+  }
+  if (job.is_one_of({"ddp", "zero1"}) && job.mesh.pipeline > 1) {
+    if (job.choice.schedule == "zero1") job.sharding = StateSharding::optimizer;
+    job.mesh.data *= job.mesh.pipeline;
+    job.mesh.pipeline = 1;
+    job.choice = {"ddp"};
+  }
+  if (job.choice.schedule == "hsdp" && framework != Framework::deepspeed) job.choice = {"fsdp", {{"prefetch", "1"}}};
+  const bool fsdp = job.choice.schedule == "fsdp";
+  for (const char* option : {"collectives", "p2p"}) job.choice.options.erase(option);
+  if (fsdp) job.choice.options["prefetch"] = "1";
+  if (job.choice.schedule == "1f1b") job.choice.options["overlap"] = "off";
+  if (framework == Framework::torchtitan) {
+    job.code = LayerCode::torchtitan;
+    job.sharding = job.splits_batch() ? StateSharding::none : StateSharding::parameters;
+    job.gradient_bytes = 4;
+  } else {
+    job.code = framework == Framework::megatron && !fsdp ? LayerCode::megatron : LayerCode::megatron_unfused;
+    if (framework == Framework::deepspeed) job.sequence_parallel = job.overlap_gathers = false;
+  }
+  return job;
+}
+
+}  // namespace detail
+
+/// The frameworks that run a layout with a schedule as it was predicted, with its kernels and switches.
+/// @pre problem has a model
+inline std::vector<Framework> runs_as_predicted(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
+  const FrameworkJob job = job_of(problem, layout, choice);
+  std::vector<Framework> all;
+  for (int i = 0; i < frameworks; ++i) {
+    if (cannot_run(static_cast<Framework>(i), job).empty()) all.push_back(static_cast<Framework>(i));
+  }
+  return all;
+}
+/// The frameworks that have this layout with this schedule, with kernels and switches of their own, which
+/// take another time; none: only this library runs it, or a program of one's own. @pre problem has a model
+inline std::vector<Framework> runs_in(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
+  std::vector<Framework> all = runs_as_predicted(problem, layout, choice);
+  const FrameworkJob job = job_of(problem, layout, choice);
+  for (int i = 0; i < frameworks; ++i) {
+    const auto framework = static_cast<Framework>(i);
+    const bool known = std::find(all.begin(), all.end(), framework) != all.end();
+    if (!known && cannot_run(framework, detail::as_framework_runs(framework, job)).empty()) all.push_back(framework);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+/// Whose public runs a prediction is compared with: of what the model's code is, if a framework runs the
+/// layout as predicted.
+inline Software software_of(const Problem& problem, const std::vector<Framework>& as_predicted) {
+  const LayerCode code = problem.model ? problem.model->code : LayerCode::megatron;
+  if (code == LayerCode::composer) return Software::composer;
+  const auto runs_it = [&](Framework one) {
+    return std::find(as_predicted.begin(), as_predicted.end(), one) != as_predicted.end();
+  };
+  if (code == LayerCode::torchtitan || code == LayerCode::torchtitan_eager)
+    return runs_it(Framework::torchtitan) ? Software::torchtitan : Software::unknown;
+  return runs_it(Framework::megatron) ? Software::megatron : Software::unknown;
+}
+
+/// The error of a prediction, and where it runs.
+struct RunsWithError {
+  ExpectedError error;
+  std::vector<Framework> runs;          ///< runs_in()
+  std::vector<Framework> as_predicted;  ///< runs_as_predicted()
+};
+/// @pre problem has a model
+inline RunsWithError runs_with_error(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
+  std::vector<Framework> as_predicted = runs_as_predicted(problem, layout, choice);
+  return {expected_error(problem, software_of(problem, as_predicted)), runs_in(problem, layout, choice), std::move(as_predicted)};
+}
+/// The same of a problem's own mesh. @pre problem has a model
+inline RunsWithError runs_with_error(const Problem& problem, const ScheduleChoice& choice, Recompute recompute,
+                                     std::int64_t microbatch_size) {
+  return runs_with_error(
+      problem, {.mesh = problem.mesh.over(problem.cluster.ranks()), .recompute = recompute, .microbatch_size = microbatch_size},
+      choice);
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,128 @@
+// What public runs were off from their predictions, by class: numbers that bench/accuracy/errors.py makes.
+// Not: the error of a new prediction (search/expected_error.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tawpipe::inline v0 {
+
+/// Whose code ran a public run that was predicted; its errors are told apart by it.
+enum class Software : std::uint8_t { unknown, megatron, torchtitan, composer, jax, internevo };
+inline constexpr int softwares = 6;
+
+/// Its name in JSON, "megatron".
+constexpr std::string_view name(Software software) {
+  constexpr std::string_view names[softwares] = {"unknown", "megatron", "torchtitan", "composer", "jax", "internevo"};
+  return names[static_cast<int>(software)];
+}
+/// The name that its users know: "Megatron-LM".
+constexpr std::string_view title(Software software) {
+  constexpr std::string_view names[softwares] = {"other software", "Megatron-LM", "torchtitan",
+                                                 "Composer",       "MaxText",     "InternEvo"};
+  return names[static_cast<int>(software)];
+}
+
+/// What the error of a prediction depends on.
+struct ErrorClass {
+  Software software = Software::unknown;
+  bool mixture = false;
+  int bits = 16;                     ///< of the layers' GEMMs: 16, 8 or 4
+  std::string_view generation = {};  ///< of the device's curves: "H100"; empty: it has none
+
+  /// Whether the first `depth` of software, mixture, bits and generation are those of `other`.
+  constexpr bool is_like(const ErrorClass& other, int depth) const {
+    return software == other.software && (depth < 2 || mixture == other.mixture) && (depth < 3 || bits == other.bits) &&
+           (depth < 4 || generation == other.generation);
+  }
+};
+
+namespace detail {
+
+/// The runs of one class. The error of a run is the natural logarithm of measured over predicted time.
+struct MeasuredErrors {
+  ErrorClass of;
+  int rows;
+  double weight;  ///< n runs of one source, model, device and format weigh as sqrt(n)
+  double mean;
+  double deviation;
+};
+
+inline constexpr MeasuredErrors measured_errors[] = {
+    {{Software::composer, false, 8, "H100"}, 5, 3.1, 0.059, 0.042},
+    {{Software::composer, false, 16, "A100"}, 65, 23.3, -0.003, 0.094},
+    {{Software::composer, false, 16, "H100"}, 32, 14.9, 0.049, 0.049},
+    {{Software::internevo, false, 16, "A100"}, 46, 6.8, 0.253, 0.127},
+    {{Software::jax, false, 8, "H100"}, 20, 8.9, -0.126, 0.191},
+    {{Software::jax, false, 16, "H100"}, 15, 6.7, -0.122, 0.159},
+    {{Software::megatron, false, 4, "B200"}, 8, 4.7, -0.023, 0.047},
+    {{Software::megatron, false, 4, "B300"}, 7, 3.7, -0.043, 0.031},
+    {{Software::megatron, false, 8, "B200"}, 30, 12.9, 0.094, 0.078},
+    {{Software::megatron, false, 8, "B300"}, 17, 7.7, 0.016, 0.124},
+    {{Software::megatron, false, 8, "H100"}, 74, 40.8, 0.045, 0.088},
+    {{Software::megatron, false, 16, "A100"}, 56, 20.3, 0.008, 0.045},
+    {{Software::megatron, false, 16, "B200"}, 20, 18.7, 0.035, 0.059},
+    {{Software::megatron, false, 16, "H100"}, 52, 21.2, 0.011, 0.050},
+    {{Software::megatron, true, 8, "B200"}, 29, 11.4, 0.164, 0.216},
+    {{Software::megatron, true, 8, "B300"}, 11, 5.4, 0.279, 0.282},
+    {{Software::megatron, true, 8, "H100"}, 6, 4.8, 0.244, 0.147},
+    {{Software::megatron, true, 16, "B200"}, 6, 4.1, 0.058, 0.190},
+    {{Software::megatron, true, 16, "B300"}, 4, 2.0, 0.236, 0.004},
+    {{Software::megatron, true, 16, "H100"}, 10, 7.0, 0.165, 0.083},
+    {{Software::torchtitan, false, 8, "H100"}, 21, 7.8, 0.165, 0.131},
+    {{Software::torchtitan, false, 16, "H100"}, 5, 3.1, 0.047, 0.050},
+};
+
+/// 80 % of the pairs of layouts of one job were off from each other by less: the logarithm of the ratio.
+inline constexpr double pairs_of_dense = 0.055;
+inline constexpr double pairs_of_mixtures = 0.29;
+inline constexpr double pairs_of_others = 0.21;  ///< of other software than Megatron-LM
+
+/// Several classes as one.
+struct PooledErrors {
+  int rows = 0;
+  double weight = 0;
+  double mean = 0;
+  double variance = 0;
+};
+/// The runs whose class is like `asked` in its first `depth` parts.
+constexpr PooledErrors pooled(const ErrorClass& asked, int depth) {
+  PooledErrors all;
+  double squares = 0;
+  for (const MeasuredErrors& one : measured_errors) {
+    if (!one.of.is_like(asked, depth)) continue;
+    all.rows += one.rows;
+    all.weight += one.weight;
+    all.mean += one.weight * one.mean;
+    squares += one.weight * (one.deviation * one.deviation + one.mean * one.mean);
+  }
+  if (all.rows == 0) return all;
+  all.mean /= all.weight;
+  all.variance = squares / all.weight - all.mean * all.mean;
+  return all;
+}
+
+/// Of software that none of these is: the mean over them, and the spread between them, both within one and
+/// from one to another, as Student's distribution has it for so few.
+constexpr PooledErrors pooled_over_software() {
+  PooledErrors all;
+  double squares = 0;
+  int count = 0;
+  for (int i = 1; i < softwares; ++i) {
+    const PooledErrors one = pooled({static_cast<Software>(i)}, 1);
+    if (one.rows == 0) continue;
+    ++count;
+    all.mean += one.mean;
+    all.variance += one.variance;
+    squares += one.mean * one.mean;
+  }
+  constexpr double student = 1.533 / 1.2816;  // 90th percentiles, with 4 degrees of freedom and with all
+  all.mean /= count;
+  const double between = (squares - count * all.mean * all.mean) / (count - 1);
+  all.variance = student * student * (all.variance / count + between * (1 + 1.0 / count));
+  return all;
+}
+
+}  // namespace detail
+
+}  // namespace tawpipe

@@ -1,0 +1,97 @@
+// How far a predicted step time may be from the measured one, by what public runs like it were off.
+// Not: the runs (docs/accuracy.md), nor the predictions themselves (search/predict.hpp).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/search/detail/measured_errors.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The class of a problem whose layers `software` runs. The generation is empty where the device has no
+/// curves of its own, and the software unknown where times are not those of kernels: no public run was
+/// predicted so.
+inline ErrorClass error_class(const Problem& problem, Software software) {
+  const bool kernels = std::holds_alternative<KernelCost>(problem.cost);
+  ErrorClass found{.software = kernels ? software : Software::unknown};
+  if (problem.model) {
+    found.mixture = problem.model->is_routed();
+    const ProductFormat format = problem.model->products;
+    found.bits = format == ProductFormat::nvfp4 ? 4 : is_narrow(format) ? 8 : 16;
+  }
+  const DeviceSpec& device = problem.cluster.device(Rank{0});
+  if (kernels && has_own_curves(device)) found.generation = std::get<KernelCost>(problem.cost).curves(device).generation;
+  return found;
+}
+
+/// The natural logarithm of measured over predicted time, as normally distributed.
+struct ExpectedError {
+  double mean = 0;
+  double deviation = 0;
+  int rows = 0;          ///< public runs of the narrowest class that has any; 0: nothing like it was measured
+  ErrorClass like = {};  ///< that class
+  int depth = 0;         ///< its first so many of software, mixture, bits and generation
+
+  /// 80 % of measured times are expected between these multiples of a prediction: 1.2816 is the
+  /// 90th percentile of a standard normal distribution.
+  double low() const { return std::exp(mean - 1.2816 * deviation); }
+  double high() const { return std::exp(mean + 1.2816 * deviation); }
+
+  /// "48 public runs of dense models in 16 bits on H100 by Megatron-LM".
+  std::string text() const {
+    if (rows == 0) return "no public run like it was measured";
+    std::string text = concat(rows, rows == 1 ? " public run" : " public runs");
+    if (depth > 1) text += like.mixture ? " of mixtures" : " of dense models";
+    if (depth > 2) text += concat(" in ", like.bits, " bits");
+    if (depth > 3) text += concat(" on ", like.generation);
+    return concat(text, " by ", title(like.software));
+  }
+};
+
+/// What public runs of a class were off, each narrower class pooled with the wider one by the number of
+/// its runs (empirical Bayes: a class of few runs is mostly what its wider class is). Software that was
+/// never measured is off as one more software is: by the spread between those that were, with Student's
+/// distribution of so few.
+inline ExpectedError expected_error(const ErrorClass& asked) {
+  const detail::PooledErrors any = detail::pooled_over_software();
+  ExpectedError error{.mean = any.mean, .deviation = std::sqrt(any.variance)};
+  if (asked.software == Software::unknown) {
+    if (!asked.mixture) return error;
+    // What mixtures add is known of one software only.
+    const detail::PooledErrors all = detail::pooled({Software::megatron}, 1);
+    const detail::PooledErrors mixtures = detail::pooled({Software::megatron, true}, 2);
+    error.mean += mixtures.mean - all.mean;
+    error.deviation = std::sqrt(error.deviation * error.deviation + mixtures.variance);
+    return error;
+  }
+  constexpr double wider_runs = 3;  // that the wider class counts as, for the mean and for the variance
+  for (int depth = 1; depth <= 4; ++depth) {
+    const detail::PooledErrors own = detail::pooled(asked, depth);
+    if (own.rows == 0) break;
+    const double mean = (own.weight * own.mean + wider_runs * error.mean) / (own.weight + wider_runs);
+    const double off = own.mean - mean;
+    const double variance =
+        (own.weight * (own.variance + off * off) + wider_runs * error.deviation * error.deviation) / (own.weight + wider_runs);
+    error = {mean, std::sqrt(variance * (1 + 1 / (own.weight + wider_runs))), own.rows, asked, depth};
+  }
+  return error;
+}
+inline ExpectedError expected_error(const Problem& problem, Software software) {
+  return expected_error(error_class(problem, software));
+}
+
+/// By how much two layouts of one job on one software were off from each other: the logarithm of the ratio
+/// of their times, whose absolute value was below this in 80 % of the public pairs. A smaller predicted
+/// difference tells nothing.
+inline double pair_error(const ErrorClass& asked) {
+  return asked.software == Software::unknown ? detail::pairs_of_others
+         : asked.mixture                     ? detail::pairs_of_mixtures
+                                             : detail::pairs_of_dense;
+}
+
+}  // namespace tawpipe

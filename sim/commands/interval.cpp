@@ -1,0 +1,89 @@
+// The interval of a prediction.
+#include "interval.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tawpipe/report/formatters.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+Duration times(Duration time, double factor) { return seconds(to_seconds(time) * factor); }
+
+/// "3% less", "8% more".
+std::string off_text(double factor) { return concat(format_percent(std::abs(factor - 1), 0), factor < 1 ? " less" : " more"); }
+
+}  // namespace
+
+std::string interval_text(Duration time, const ExpectedError& error) {
+  std::string low = format_duration(times(time, error.low()));
+  const std::string high = format_duration(times(time, error.high()));
+  const std::size_t unit = low.find(' ');
+  if (unit != std::string::npos && low.find(' ', unit + 1) == std::string::npos && high.ends_with(low.substr(unit)) &&
+      high.find(' ') + low.size() - unit == high.size())
+    low.resize(unit);
+  return concat(low, " to ", high);
+}
+
+std::string error_text(const ExpectedError& error) {
+  if (error.rows == 0)
+    return fmt::format("{}: software that was never measured took {} to {} (80 %)", error.text(), off_text(error.low()),
+                       off_text(error.high()));
+  return fmt::format("{} took {} to {} than predicted (80 %)", error.text(), off_text(error.low()), off_text(error.high()));
+}
+
+void add_interval(nlohmann::ordered_json& json, Duration time, const RunsWithError& found) {
+  json["interval_s"] = {to_seconds(time) * found.error.low(), to_seconds(time) * found.error.high()};
+  json["error_of"] = found.error.text();
+  json["runs_in"] = nlohmann::ordered_json::array();
+  for (const Framework one : found.runs) json["runs_in"].push_back(name(one));
+}
+
+std::string runs_words(const std::vector<Framework>& runs) {
+  if (runs.empty()) return "which no framework runs";
+  std::string text;
+  for (const Framework one : runs) text += concat(text.empty() ? "in " : " or ", title(one));
+  return text;
+}
+
+std::string step_text(Duration time, const std::optional<RunsWithError>& error) {
+  const std::string text = concat(format_duration(time), " a step");
+  return error ? concat(text, " (80 %: ", interval_text(time, error->error), "), ", runs_words(error->runs)) : text;
+}
+
+std::string advice_text(const Summary& summary) {
+  const double time = std::max(to_seconds(summary.makespan), 1e-12);
+  const double computing = 1 - summary.bubble.ratio;
+  const double exposed = std::min(summary.communication.exposed_s / time, summary.bubble.ratio);
+  const double waiting = std::max(0.0, summary.bubble.ratio - exposed);
+  if (exposed >= waiting && exposed > 0.1) {
+    std::size_t most = 1;
+    const std::vector<double>& lanes = summary.communication.lane_exposed_s;
+    for (std::size_t lane = 1; lane < lanes.size(); ++lane) most = lanes[lane] > lanes[most] ? lane : most;
+    return fmt::format(
+        "Communication that nothing hides takes {} of it, most on lane {}: try larger microbatches, overlap, or a "
+        "layout with fewer bytes between nodes (tawpipe plan).",
+        format_percent(exposed), most < summary.lanes.size() ? summary.lanes[most] : "communication");
+  }
+  if (waiting > 0.1) {
+    return fmt::format(
+        "Devices wait for each other {} of it: try more microbatches, more chunks a device, or balanced stages "
+        "(tawpipe plan).",
+        format_percent(waiting));
+  }
+  const bool again = !summary.recompute.empty() && summary.recompute != "none";
+  return fmt::format("Computing takes {} of it: only {}faster GEMMs (--products fp8) or more devices help.",
+                     format_percent(computing), again ? "less recomputation (--recompute none), " : "");
+}
+
+std::optional<RunsWithError> error_of_problem(const Problem& problem, const Summary& summary, const ScheduleChoice& choice,
+                                              Recompute recompute) {
+  if (!problem.model || std::holds_alternative<FixedCost>(problem.cost)) return std::nullopt;
+  return runs_with_error(problem, choice, recompute, summary.microbatch_size);
+}
+
+}  // namespace tawpipe::sim

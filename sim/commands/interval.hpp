@@ -1,0 +1,34 @@
+// The interval in which a predicted step time is expected, as text and JSON.
+// Not: the errors it follows from (search/expected_error.hpp).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tawpipe/frameworks/runs_in.hpp"
+
+namespace tawpipe::sim {
+
+/// "27.1 to 31.0 s": where 80 % of measured times are expected.
+std::string interval_text(Duration time, const ExpectedError& error);
+/// "27 public runs ... took 3% less to 8% more than predicted, 80 % of them".
+std::string error_text(const ExpectedError& error);
+/// Adds interval_s, runs_in and what the interval follows from (docs/output.md).
+void add_interval(nlohmann::ordered_json& json, Duration time, const RunsWithError& found);
+
+/// "in Megatron-LM or torchtitan", or that no framework runs it.
+std::string runs_words(const std::vector<Framework>& runs);
+
+/// The error of a problem with one schedule, and the frameworks that run it; none without a model or with
+/// fixed times, which are what they are.
+std::optional<RunsWithError> error_of_problem(const Problem& problem, const Summary& summary, const ScheduleChoice& choice,
+                                              Recompute recompute);
+
+/// "28.9 s a step (80 %: 27.1 to 31.0 s), in Megatron-LM"; without an error the time alone.
+std::string step_text(Duration time, const std::optional<RunsWithError>& error);
+/// What limits a step and what to try, a sentence.
+std::string advice_text(const Summary& summary);
+
+}  // namespace tawpipe::sim
