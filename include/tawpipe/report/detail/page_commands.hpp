@@ -13,18 +13,18 @@ const limit_of = (s) => { const i = s.peak_memory_bytes.indexOf(fullest(s)); ret
 // The result in figures, `remark` below the time.
 const summary_cards = (s, remark) => cards([["time of a step", duration(s.makespan_ps), remark], ...(s.tokens_per_device_per_second ? [["tokens/s/device", count(s.tokens_per_device_per_second), `${tokens(s.tokens_per_day)} tokens a day in all`],
   ["MFU", percent(s.mfu), `${(s.flops_per_device_per_second / 1e12).toFixed(1)} TFLOP/s a device`]] : []), ["bubble", percent(s.bubble_ratio), "of the devices' time"], ["exposed communication", s.makespan_s ? percent(s.communication.exposed_s / s.makespan_s) : "0 %", `${seconds(s.communication.exposed_s)} of each step`],
-  ...(s.model ? [["peak memory", bytes(fullest(s)), `of ${bytes(limit_of(s))}` + (s.out_of_memory ? ": does not fit" : "")]] : []), ...(s.nodes > 1 ? [["out of a node", scaled(s.traffic.max_node_egress_bytes, "B", 1000), "at most, in a step"]] : [])]);
+  ...(s.model ? [["peak memory", bytes(fullest(s)), `of ${bytes(limit_of(s))}` + (s.out_of_memory ? ": does not fit" : "")]] : []), ...(s.nodes > 1 ? [["egress of a node", scaled(s.traffic.max_node_egress_bytes, "B", 1000), "at most, in a step"]] : [])]);
 const summary_columns = [["time", (s) => duration(s.makespan_ps)], ["tokens/s/device", (s) => s.tokens_per_device_per_second ? count(s.tokens_per_device_per_second) : ""],
   ["TFLOP/s/device", (s) => s.flops_per_device_per_second ? (s.flops_per_device_per_second / 1e12).toFixed(1) : ""], ["tokens/day", (s) => s.tokens_per_day ? tokens(s.tokens_per_day) : ""],
   ["MFU", (s) => s.mfu ? percent(s.mfu) : ""], ["bubble", (s) => percent(s.bubble_ratio)], ["exposed", (s) => seconds(s.communication.exposed_s)],
-  ["out of a node", (s) => scaled(s.traffic.max_node_egress_bytes, "B", 1000)], ["memory", (s) => bytes(fullest(s)) + (s.out_of_memory ? " (too much)" : "")],
+  ["egress of a node", (s) => scaled(s.traffic.max_node_egress_bytes, "B", 1000)], ["memory", (s) => bytes(fullest(s)) + (s.out_of_memory ? " (too much)" : "")],
   ["microbatch", (s) => s.microbatch_size || ""]];
 
 // Time against memory: those that no other beats in both, joined by a line, and the others.
 function pareto(title, all, front) {
   const point = (one) => ({ x: one.memory, y: one.time, tell: `${one.label}\n${seconds(one.time)}, ${bytes(one.memory)}`, faint: one.faint });
   const wide = (of) => { const values = [...all, ...front].map(of); return Math.max(...values) / Math.min(...values) > 20; };
-  const axis = { x: { name: "memory of the fullest device", tell: bytes, unit: binary([...all, ...front].map((one) => one.memory)), log: wide((one) => one.memory) }, y: { name: "time of an iteration", tell: seconds, log: wide((one) => one.time) } };
+  const axis = { x: { name: "memory of the fullest device", tell: bytes, unit: binary([...all, ...front].map((one) => one.memory)), log: wide((one) => one.memory) }, y: { name: "step time", tell: seconds, log: wide((one) => one.time) } };
   return chart({ title, ...axis, className: "chart pareto", series: [{ name: "nothing else is faster in as little memory", line: true, points: front.map(point) }, { name: "others", points: all.map(point) }].filter((one) => one.points.length) });
 }
 
@@ -47,8 +47,10 @@ const COMMANDS = {
 
   plan() {
     const several = answer.by_devices, found = several ? several.flatMap((one) => one.plans) : answer.plans;
-    const axes = (p) => `${p.axes.tensor} x ${p.axes.context} x ${p.axes.pipeline} x ${p.axes.data * (p.axes.expert || 1)}` + (p.expert_parallel ? ` e${p.expert_parallel}` : "");
-    const columns = [...(several ? [["devices", (p) => p.ranks]] : []), ["schedule", (p) => p.schedule, "words"], ["tensor x context x pipeline x data", axes], ["recompute", (p) => p.recompute, "words"], ...summary_columns,
+    const axes = (p) => p.words, titles = { megatron: "Megatron-LM", torchtitan: "torchtitan", deepspeed: "DeepSpeed" };
+    const interval = (p) => p.interval_s.map(seconds).join(" to "), runs = (p) => p.runs_in.map((one) => titles[one]).join(", ") || "here only";
+    if (answer.use) $("outcome").append(el("p", {}, `Use ${axes(answer.use)} by ${answer.use.schedule}: ${seconds(answer.use.makespan_s)} a step (80 %: ${interval(answer.use)}); runs in: ${runs(answer.use)}. The interval is of: ${answer.use.error_of}.`));
+    const columns = [...(several ? [["devices", (p) => p.ranks]] : []), ["layout", axes, "words"], ["schedule", (p) => p.schedule, "words"], ["80 %", interval], ["runs in", runs, "words"], ["recompute", (p) => p.recompute, "words"], ...summary_columns,
       ["computing", (p) => percent(p.shares.compute)], ["exposed", (p) => percent(p.shares.exposed)], ["waiting", (p) => percent(p.shares.waiting)], ["limited by", (p) => p.limited_by, "words"],
       ...(found.some((p) => p.price_per_billion_tokens) ? [["price/Gtoken", (p) => p.price_per_billion_tokens.toFixed(2)]] : []), ["options", options_of, "cut"], ["command", (p) => p.command, "cut"]];
     if (found.length && !several) summary_cards(found[0], found[0].schedule);
@@ -78,7 +80,7 @@ const COMMANDS = {
     const tell = (key) => (value) => typeof value !== "number" ? String(value) : key.startsWith("inter-node") || key.startsWith("intra-node") ? (key.endsWith("latency") ? seconds(value) : scaled(value * 8, "b/s", 1000)) : Number.isInteger(value) ? count(value) : String(Number(value.toPrecision(4)));
     const along = axes.slice().sort((a, b) => values(b).length - values(a).length)[0], others = axes.filter((key) => key !== along && values(key).length > 1);
     const is_rate = (key) => (key.startsWith("inter-node") || key.startsWith("intra-node")) && !key.endsWith("latency");
-    const metrics = [["tokens_per_device_per_second", "tokens/s/device", count], ["makespan_s", "time of an iteration", seconds], ["mfu", "MFU", percent], ["bubble_ratio", "bubble", percent], ["exposed_s", "exposed communication", seconds], ["peak_memory_bytes", "memory of the fullest device", bytes], ["max_node_egress_bytes", "bytes out of a node", (v) => scaled(v, "B", 1000)]].filter(([key]) => answer.points.some((p) => p[key]));
+    const metrics = [["tokens_per_device_per_second", "tokens/s/device", count], ["makespan_s", "step time", seconds], ["mfu", "MFU", percent], ["bubble_ratio", "bubble", percent], ["exposed_s", "exposed communication", seconds], ["peak_memory_bytes", "memory of the fullest device", bytes], ["max_node_egress_bytes", "bytes out of a node", (v) => scaled(v, "B", 1000)]].filter(([key]) => answer.points.some((p) => p[key]));
     const metric = el("select", { "aria-label": "Value that is drawn", id: "metric" }, ...metrics.map(([key, name]) => new Option(name, key)));
     const charts = el("div", { class: "charts" }), schedules = values("schedule"), numbers = values(along).every((v) => typeof v === "number");
     const redo = () => {
