@@ -287,10 +287,11 @@ std::string today_text(const Today& today, const Planned& planned) {
                   format_rounded(summary.tokens_per_device_per_second), format_memory(summary.fullest()),
                   summary.fits() ? "" : ", which does not fit");
   if (!planned.result.plans.empty()) {
-    const double lost = 1 - planned.best().makespan / summary.makespan;
+    const Summary& use = planned.use().summary;
+    const double lost = 1 - use.makespan / summary.makespan;
     text +=
         lost > plan_tolerance
-            ? fmt::format("       {} of the time is lost; {}\n", format_percent(lost), loses_by(planned.best(), summary))
+            ? fmt::format("       {} of the time is lost; {}\n", format_percent(lost), loses_by(use, summary))
             : concat("       ", planned.result.proven_best ? "nothing in the space is faster" : "nothing faster was found", "\n");
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(3, today.changes.size()); ++i) {
