@@ -27,7 +27,7 @@ struct Trained {
   std::vector<cuda::GatherCount> gathers;  ///< [rank]
 };
 
-Trained train(const Schedule& schedule, bool zero_cta) {
+Trained trained_with(const Schedule& schedule, bool zero_cta) {
   const LayerStack& model = schedule.workload().model();
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
   EmulatedMachine machine{{.seed = 5, .threads = true}};
@@ -67,7 +67,7 @@ std::pair<std::int64_t, std::int64_t> counts(const std::string& name, std::vecto
   const DeviceGroups groups{std::move(nodes)};
   const Workload work = toy_work_f32(toy_model(8, false), 8);
   const auto count =
-      train(build_schedule(name, {.workload = work, .nodes = groups, .options = std::move(options)}), true).gathers[0];
+      trained_with(build_schedule(name, {.workload = work, .nodes = groups, .options = std::move(options)}), true).gathers[0];
   return {count.in_windows, count.all};
 }
 
@@ -75,8 +75,8 @@ std::pair<std::int64_t, std::int64_t> counts(const std::string& name, std::vecto
 
 TEST_CASE("gathers through windows give the same bits under every schedule") {
   for_each_schedule(toy_work_f32(toy_model(8, true), 8), {{2, 2}, {4}}, [](const Schedule& schedule) {
-    const Trained plain = train(schedule, false);
-    const Trained windows = train(schedule, true);
+    const Trained plain = trained_with(schedule, false);
+    const Trained windows = trained_with(schedule, true);
     CHECK(windows.losses == plain.losses);
     CHECK(windows.weights == plain.weights);
     for (const cuda::GatherCount& count : plain.gathers) CHECK(count.in_windows == 0);

@@ -23,7 +23,7 @@ constexpr int stages = 2;
 /// The peak of each rank of the first replica, for a pipeline in two replicas.
 std::array<PeakMemory, stages> peaks_of(const char* name, StateSharding sharding, Reshard reshard) {
   const Workload replica = support::transformer(8, 8);
-  const Schedule logical = build_schedule(name, {.workload = replica, .nodes = DeviceGroups{{stages}}});
+  const Schedule logical = build_schedule(name, {.workload = replica, .nodes = DeviceGroups{{stages}}, .options = {}});
   const Mesh mesh = Mesh{.data = replicas}.over(stages * replicas);
   const Schedule schedule =
       compose(logical, support::transformer(8, 8 * replicas), mesh, {.sharding = sharding, .reshard = reshard});

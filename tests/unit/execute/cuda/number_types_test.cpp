@@ -33,10 +33,10 @@ TEST_CASE("numbers follow from the model's dtype and the bytes a parameter takes
 
 TEST_CASE("a layer whose gradients have other numbers than the schedule's memory is refused") {
   struct Wide {
-    using Gradient = float;
+    using Gradient [[maybe_unused]] = float;
   };
   struct Narrow {
-    using Gradient = std::uint16_t;
+    using Gradient [[maybe_unused]] = std::uint16_t;
   };
   struct Any {};
   const auto unsaid = cuda::number_types(work(Dtype::bf16, {}));
