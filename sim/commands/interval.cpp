@@ -71,7 +71,7 @@ std::string advice_text(const Summary& summary) {
   }
   if (waiting > 0.1) {
     return fmt::format(
-        "Devices wait for each other {} of it: try more microbatches, more chunks a device, or balanced stages "
+        "Devices are idle {} of it: try more microbatches, more chunks a device, or balanced stages "
         "(tawpipe plan).",
         format_percent(waiting));
   }

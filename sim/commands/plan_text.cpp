@@ -175,9 +175,13 @@ std::string verdict_text(const Planned& planned, const Verdict& verdict, const T
   }
   if (verdict.beyond) {
     const Plan& beyond = plans[*verdict.beyond];
-    text += fmt::format("{} is faster and no framework runs it: {}, {} less, {} the error of comparing the two.\n",
-                        told_text(planned.request, beyond), time_text(beyond), format_percent(1 - beyond.summary.makespan / time),
-                        verdict.beyond_is_told_apart ? "more than" : "within");
+    const std::vector<Framework> runs =
+        runs_in(problem_of(planned.request, beyond.layout, beyond.choice), beyond.layout, beyond.choice);
+    text += fmt::format(
+        "{} is faster and {}: {}, {} less, {} the error of comparing the two.\n", told_text(planned.request, beyond),
+        runs.empty() ? "no framework runs it" : concat("runs in ", titles(runs, " or "), " with other kernels than predicted"),
+        time_text(beyond), format_percent(1 - beyond.summary.makespan / time),
+        verdict.beyond_is_told_apart ? "more than" : "within");
   }
   return text;
 }

@@ -273,7 +273,7 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    print(concat(summary.schedule, " takes ", step_text(summary.makespan, error), ". ", advice_text(summary), "\n\n") +
+    print(concat("With ", summary.schedule, " expect ", step_text(summary.makespan, error), ". ", advice_text(summary), "\n\n") +
           describe(problem, &prediction.schedule.workload()) + "\n" +
           summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1, gathers_whole_stages(problem)) +
           (request.run.wanted() ? "\n" + run_text(answer_run(request.run, problem, summary)) : std::string{}) +
