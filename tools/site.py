@@ -23,7 +23,7 @@ narrow = {**os.environ, "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
 # In the order of reading; a page of docs/ that is missing here is an error.
 PAGES = {
     "Start": ["quick_start", "concepts", "building"],
-    "Use": ["plan", "sweeps", "topology", "models", "costs", "output", "hangs", "what_if", "interchange", "chakra", "frameworks"],
+    "Use": ["plan", "run_cost", "sweeps", "topology", "models", "costs", "output", "hangs", "what_if", "interchange", "chakra", "frameworks"],
     "Schedules": ["schedules", "pipelines", "sharded"],
     "Trust": ["accuracy", "validation", "performance"],
     "Train": ["training", "layers", "checkpoints", "mpi", "gpu", "gpu_running"],

@@ -21,11 +21,11 @@ using namespace tawpipe::literals;
 
 namespace {
 
-Cluster with_hosts(int nodes, int devices, HostMemory host) {
+Cluster with_hosts(int nodes, int node_size, HostMemory host) {
   return ClusterBuilder{}
       .device({.name = "device", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
       .nodes(nodes)
-      .devices_per_node(devices)
+      .devices_per_node(node_size)
       .intra_node({.bandwidth = 1_GBps, .latency = 1_us})
       .inter_node({.bandwidth = 1_GBps, .latency = 1_us})
       .host_link({.bandwidth = 1_GBps, .latency = 0_us})
@@ -61,9 +61,9 @@ TEST_CASE("copies of a node share the bandwidth of its host's memory") {
 }
 
 TEST_CASE("what does not fit the hosts is out of memory") {
-  const Schedule schedule =
-      with_offload(build_schedule("gpipe", {.workload = support::transformer(8, 8), .nodes = DeviceGroups{{2, 2}}}),
-                   {.activations = true, .optimizer = true});
+  const Schedule schedule = with_offload(
+      build_schedule("gpipe", {.workload = support::transformer(8, 8), .nodes = DeviceGroups{{2, 2}}, .options = {}}),
+      {.activations = true, .optimizer = true});
   const auto summary = [&](Bytes host, double usable = 1) {
     const Cluster cluster = with_hosts(2, 2, {.capacity = host});
     return summarize(schedule, cluster, simulate(schedule, cluster, RooflineCost{}), usable);
