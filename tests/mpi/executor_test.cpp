@@ -107,7 +107,7 @@ TEST_CASE("every schedule by MPI gives what one device gives, and sends what thr
         int seen = 0;
         CHECK(largest_difference(outcome.gradient, one.gradient, seen) < 1e-12);
         CHECK(largest_difference(outcome.weights, one.weights, seen) < 1e-12);
-        CHECK(seen > 0);
+        CHECK((seen > 0 || session_of_tests().rank() > 0));  // the last shards of a small unit are padding
         for (std::size_t r = 0; r < outcome.results[0].sent.size(); ++r) {
           for (std::size_t p = 0; p < payloads; ++p) {
             CHECK(outcome.results[0].sent[r].by_payload[p] == threads.results[0].sent[r].by_payload[p]);

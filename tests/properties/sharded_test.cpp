@@ -39,11 +39,11 @@ std::string text(const Strategy& strategy) {
   return built;
 }
 
-/// Every part of it (embedding, layer, head) has a number of parameters that 192 divides, so no
-/// share is rounded.
+/// Every part of it (embedding, layer, head) has a number of parameters that 1536 divides, so no
+/// share is padded.
 Workload divisible(std::int64_t microbatches) {
   const tawpipe::Transformer model{
-      .name = "divisible", .layers = 2, .hidden = 192, .heads = 4, .kv_heads = 4, .intermediate = 192, .vocab = 192};
+      .name = "divisible", .layers = 2, .hidden = 1536, .heads = 4, .kv_heads = 4, .intermediate = 192, .vocab = 192};
   return {model, tawpipe::Batch{.sequence = 4, .microbatch_size = 1, .global_batch = microbatches}};
 }
 

@@ -331,19 +331,20 @@ class BruteContents : private BruteState {
     if (weights == nullptr) return report("updates no weights");
     const auto& sizes = schedule_.workload().parameter_bytes();
     const std::int64_t all = sizes.weight + sizes.gradient + sizes.optimizer;
-    check_sum(number(buffer(*weights).stage()), series_[index(weights->buffer)].bytes / all, gradient);
-    Content& content = at(*weights);
     UpdateSeries& series = series_[index(weights->buffer)];
+    check_sum(number(buffer(*weights).stage()), series.bytes / all, series.padding / map_.tensor, gradient);
+    Content& content = at(*weights);
     series.done += task().bytes.value();
     if (updates_[index(weights->buffer)] == 1) content.weights.clear();
     content.weights[{index(weights->buffer), number(buffer(*weights).stage()), true}] = series.done / all * sizes.weight;
   }
 
   /// The gradient that an update of weights of stage `s` sees against each microbatch's, once.
-  void check_sum(int s, std::int64_t updated, std::map<Summand, int> gradient) {
+  /// @param updated  numbers, those of padding included; of `padding` in all shards
+  void check_sum(int s, std::int64_t updated, std::int64_t padding, std::map<Summand, int> gradient) {
     const tawpipe::MeshPlace& place = map_.of(task().rank);
     std::set<int> wanted;
-    std::int64_t all = 0;
+    std::int64_t all = padding;
     for (int i = 0; i < layout_.stages; ++i) {
       const bool covered = s == i || (s < 0 && layout_.sharded && !layout_.owned(i));
       const bool edges = layout_.edge_copies ? s < 0 : covered;
@@ -358,7 +359,7 @@ class BruteContents : private BruteState {
     if (wanted.contains(embedding_gradient) && wanted.contains(head_gradient)) all -= matrix;  // held once
     const bool has_edge = wanted.contains(embedding_gradient) || wanted.contains(head_gradient);
     if (layout_.tied && has_edge && (layout_.lent || !layout_.on_one_rank)) wanted.insert({embedding_gradient, head_gradient});
-    const bool whole = updated * 4 > all * 3 || all == 0;
+    const bool whole = updated * 4 > all * 3 || all == padding;
     const auto& kept = layout_.keeps[static_cast<std::size_t>(place.pipeline)];
     std::size_t missing = 0;
     for (const int parameters : wanted) {

@@ -14,6 +14,7 @@
 
 #include "support/brute_force_layout.hpp"
 #include "support/graph_order.hpp"
+#include "tawpipe/schedule/parameter_map.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace support {
@@ -23,6 +24,7 @@ struct UpdateSeries {
   int updates = 0;
   std::int64_t bytes = 0;  ///< that they touch
   std::int64_t done = 0;
+  std::int64_t padding = 0;  ///< of all shards of what they are a shard of
 };
 
 /// [buffer] those of weights
@@ -37,6 +39,16 @@ inline std::vector<UpdateSeries> update_series(const tawpipe::Schedule& schedule
       ++one.updates;
       one.bytes += schedule.tasks()[i].bytes.value();
     }
+  }
+  std::map<tawpipe::StageId, tawpipe::ParameterMap<char>> padding;
+  for (const tawpipe::Buffer& buffer : schedule.buffers()) {
+    if (buffer.content.kind() != tawpipe::ContentKind::optimizer_state || buffer.content.is_slot()) continue;
+    for (const tawpipe::ParameterRange& range : schedule.pieces(buffer.content.parameters())) {
+      if (schedule.is_padding(range)) padding[buffer.stage()].set(range, 1);
+    }
+  }
+  for (std::size_t b = 0; b < series.size(); ++b) {
+    for (const auto& piece : padding[schedule.buffers()[b].stage()].pieces()) series[b].padding += piece.range.count();
   }
   return series;
 }

@@ -265,7 +265,8 @@ class SequentialRun {
       std::size_t offset = 0;
       for (const ParameterRange& range : flow_.content(id<BufferId>(b)).ranges()) {
         const auto count = static_cast<std::size_t>(range.count());
-        if (offset + count <= memory_[b].size()) visit(range, std::span<double>{memory_[b]}.subspan(offset, count));
+        if (!schedule_.is_padding(range) && offset + count <= memory_[b].size())
+          visit(range, std::span<double>{memory_[b]}.subspan(offset, count));
         offset += count;
       }
     }

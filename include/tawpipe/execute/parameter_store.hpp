@@ -27,7 +27,8 @@ struct LentParameters {
   ContentKind kind = ContentKind::weights;  ///< or gradients
   /// all of a buffer of the rank: one of kept_parameters()
   std::vector<ParameterRange> parameters = {};
-  /// [parameters] one after another, in the executor's numbers
+  /// [parameters] one after another, in the executor's numbers; those after the model's last one are
+  /// padding (Schedule::is_padding), which a message may overwrite
   std::span<std::byte> memory = {};
 };
 
@@ -101,14 +102,14 @@ class ParameterStore {
     }
   }
   /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` is the
-  /// number in the whole buffer.
+  /// number in the whole buffer, padding included.
   template <class Visit>
   void for_each_run(BufferKind kind, Visit&& visit) const {
     for_each_persistent(kind, [&](BufferId buffer) {
       const PackedParameters& content = flow_->content(buffer);
       std::int64_t offset = 0;
       for (const ParameterRange& range : content.ranges()) {
-        visit(range, Place{buffer, offset}, content.count());
+        if (!schedule_->is_padding(range)) visit(range, Place{buffer, offset}, content.count());
         offset += range.count();
       }
     });

@@ -32,6 +32,11 @@ inline std::int64_t parameters_in(std::span<const ParameterRange> ranges) {
   return count;
 }
 
+/// Where ranks share parameters out, each part begins at a multiple of so many numbers: 16 bytes of
+/// the narrowest, which kernels load at once.
+/// Source: PyTorch, distributed/fsdp/_flat_param.py, _get_aligned_numel.
+inline constexpr std::int64_t parameter_pack = 8;
+
 /// Appends a range: nothing if it is empty, merged with the last if it continues that. A list built
 /// this way has as few ranges as its order allows.
 inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& range) {

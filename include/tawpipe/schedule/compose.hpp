@@ -264,6 +264,7 @@ class Composer {
 
   void add_sets() {
     const Schedule::Parts& parts = logical_.parts();
+    builder_.padding(parts.padding);
     for (std::size_t p = 0; p < parts.pieces.size(); ++p) {
       pieces_.push_back(builder_.pieces({parts.pieces[p].begin(), parts.pieces[p].end()}));
     }

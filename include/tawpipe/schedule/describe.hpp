@@ -27,7 +27,7 @@ inline std::string describe(const Schedule& schedule, TaskId id) { return descri
 TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id);
 
 /// "layer.3 (parameters 512 to 639)"; without a model "parameters 512 to 639".
-/// @pre 0 <= range.begin < range.end, and below the model's parameters
+/// @pre 0 <= range.begin < range.end, all of the model's parameters or all padding
 TAWPIPE_INLINE std::string describe(const Schedule& schedule, const ParameterRange& range);
 
 }  // namespace tawpipe::detail
@@ -59,6 +59,7 @@ TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id) {
 }
 
 TAWPIPE_INLINE std::string describe(const Schedule& schedule, const ParameterRange& range) {
+  if (schedule.is_padding(range)) return concat("padding (numbers ", range.begin, " to ", range.end - 1, ")");
   const std::string numbers = concat("parameters ", range.begin, " to ", range.end - 1);
   if (schedule.workload().is_abstract()) return numbers;
   return concat(schedule.workload().model().blocks().name(range), " (", numbers, ")");

@@ -238,11 +238,13 @@ class Offloader {
       const std::int64_t largest = (all[index(buffer.rank)].value() + state_pieces - 1) / state_pieces;
       const bool even = count > 0 && buffer.bytes.value() % count == 0 && task.bytes.value() % count == 0;
       const std::int64_t pieces =
-          even ? std::min<std::int64_t>({(buffer.bytes.value() + largest - 1) / largest, count, state_pieces}) : 1;
+          even ? std::min<std::int64_t>({(buffer.bytes.value() + largest - 1) / largest, count / pack(), state_pieces}) : 1;
       int& of_update = pieces_[index(found[b].used)];
       of_update = of_update == 0 && task.op == Op::update ? static_cast<int>(pieces) : 1;
     }
   }
+  /// Pieces of padded shards begin at multiples of so many, as the shards do.
+  std::int64_t pack() const { return from_.parts().padding > 0 ? parameter_pack : 1; }
   std::int64_t parameters_of(const Buffer& states) const {
     return states.content.is_slot() ? 0 : parameters_in(from_.pieces(states.content.parameters()));
   }
@@ -288,9 +290,11 @@ class Offloader {
         values_.push_back({.old = id<BufferId>(b), .buffer = buffer, .states = true});
         continue;
       }
-      const Bytes each{buffer.bytes.value() / parameters_of(buffer)};
+      const std::int64_t count = parameters_of(buffer);
+      const Bytes each{buffer.bytes.value() / count};
+      const auto cut = [&](int piece) { return count / pack() * piece / pieces * pack(); };
       for (int piece = 0; piece < pieces; ++piece) {
-        const auto own = equal_part(from_.pieces(buffer.content.parameters()), piece, pieces);
+        const auto own = slice(from_.pieces(buffer.content.parameters()), cut(piece), cut(piece + 1));
         Value value{.old = id<BufferId>(b), .buffer = buffer, .states = true, .parameters = parameters_in(own)};
         value.buffer.content = {buffer.content.kind(), buffer.stage(), builder_.pieces(own)};
         value.buffer.bytes = each * value.parameters;

@@ -82,7 +82,11 @@ class Schedule {
     Rows<Use> uses;               ///< [task]
     Rows<ParameterRange> pieces;  ///< [pieces] in the order in which a buffer holds them
     Rows<PiecesId> splits;        ///< [split] one for each member of a collective, or one for all
-    Rows<Bytes> pair_sizes;       ///< [split of an all_to_all] [from * members + to]
+    /// Numbers that sets may name beside the model's parameters, of which there are n: from n + 1 on,
+    /// so that no range joins both. They pad shards: they take memory and time in messages, and no
+    /// computation or update uses them.
+    std::int64_t padding = 0;
+    Rows<Bytes> pair_sizes;  ///< [split of an all_to_all] [from * members + to]
   };
 
   Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
@@ -121,6 +125,10 @@ class Schedule {
   std::span<const Use> uses(TaskId task) const { return parts_.uses[index(task)]; }
 
   std::span<const ParameterRange> pieces(PiecesId pieces) const { return parts_.pieces[index(pieces)]; }
+  /// Whether these are numbers of padding (Parts::padding), not of parameters.
+  bool is_padding(const ParameterRange& range) const {
+    return parts_.padding > 0 && !workload_.is_abstract() && range.begin > workload_.model().parameters();
+  }
   /// The parameters that a task carries. For an all_gather: what each member gives; for a
   /// reduce_scatter: what each keeps, in the group's order; otherwise one set. For a backward:
   /// those whose gradient it leaves in a slot.

@@ -103,6 +103,13 @@ class ScheduleBuilder {
   /// The parameters of the stages.
   const ParameterSpace& space() const { return space_; }
 
+  /// So many numbers of padding (Schedule::Parts::padding). @pre stages() of a model
+  ParameterRange padding(std::int64_t count) {
+    const std::int64_t begin = space_.count() + 1 + parts_.padding;
+    parts_.padding += count;
+    return {begin, begin + count};
+  }
+
   /// The lane of that name, which every rank has, added if it does not exist. @throws ScheduleError
   /// beyond 256 lanes.
   LaneId lane(std::string_view name) {
@@ -250,6 +257,7 @@ TAWPIPE_INLINE ScheduleBuilder::ScheduleBuilder(const Schedule& schedule)
   stages(parts.stages);
   bodies(parts.bodies);
   mesh(parts.mesh);
+  parts_.padding = parts.padding;
   groups_.take(parts.groups);
   pieces_.take(parts.pieces);
   splits_.take(parts.splits);

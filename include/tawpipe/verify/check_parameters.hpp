@@ -71,14 +71,18 @@ class ParametersCheck {
     std::int64_t reached = 0;
     bool fits = true;
     for (const ParameterRange& range : sorted) {
-      fits = fits && range.begin >= reached && range.end > range.begin && range.end <= all;
+      fits = fits && range.begin >= reached && range.end > range.begin &&
+             (range.end <= all || (range.begin > all && range.end <= all + 1 + parts_.padding));
       reached = range.end;
     }
     sizes_.push_back(fits ? count_of(sorted) : Count{});
     if (fits) return;
     finding(
         "V112", none<TaskId>,
-        [&] { return concat("set ", set, " names a parameter twice, or one that is not among the model's ", all); },
+        [&] {
+          return concat("set ", set, " names a parameter twice, or one that is not among the model's ", all,
+                        parts_.padding > 0 ? concat(" and ", parts_.padding, " of padding") : "");
+        },
         "ranges of a set are not empty, do not overlap, and count from 0 up to the model's parameters");
   }
   void add_up(std::size_t split) {

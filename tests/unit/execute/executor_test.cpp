@@ -106,7 +106,7 @@ TEST_CASE("an executor trains in memory that the program lends, to the same bits
       ++compared;
       auto at = tensors[i].begin();
       for (const ParameterRange& range : lent[i].parameters) {
-        CHECK(std::equal(at, at + range.count(), weights.begin() + range.begin));
+        if (!schedule.is_padding(range)) CHECK(std::equal(at, at + range.count(), weights.begin() + range.begin));
         at += range.count();
       }
     }

@@ -115,7 +115,7 @@ TEST_CASE("hostile texts are refused, and do not crash") {
   CHECK(
       schedule_error(keys + "\"tasks\": []}") ==
       "s.json: unknown key 'k0'; known: tawpipe_schedule, name, options, workload, ranks, lanes, stages, layout, bodies, groups, "
-      "pieces, splits, pair_sizes, buffers, tasks, buckets, program");
+      "padding, pieces, splits, pair_sizes, buffers, tasks, buckets, program");
   CHECK(schedule_error("{\"" + std::string(10'000, 'k') + "\": 0}").size() < 300);
   CHECK(schedule_error("{\"name\": \"" + std::string(10'000, 'k') + "\n\"}").size() < 400);
   // A group of many ranks, used by many tasks, has more ends than fit.

@@ -16,7 +16,7 @@ using namespace tawpipe;
 namespace {
 
 /// 12 * 8 = 96 parameters of the embedding, layers of 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and
-/// output matrix 104: 1512.
+/// output matrix 104, padded to 112: 1512, and 8 of padding.
 Schedule sharded() { return build_schedule("fsdp", {support::transformer(2, 2), DeviceGroups{{2}}, {}}); }
 
 template <class Change>
@@ -64,8 +64,8 @@ TEST_CASE("V101, V102: sets and splits that do not exist") {
 }
 
 TEST_CASE("V112: ranges beyond the model, empty or twice") {
-  for (const ParameterRange range :
-       {ParameterRange{0, 1513}, ParameterRange{-1, 5}, ParameterRange{5, 5}, ParameterRange{6, 5}}) {
+  for (const ParameterRange range : {ParameterRange{0, 1513}, ParameterRange{-1, 5}, ParameterRange{5, 5}, ParameterRange{6, 5},
+                                     ParameterRange{1512, 1514}, ParameterRange{1513, 1522}}) {
     CHECK_FOUND(after([&](Schedule::Parts& parts) {
                   parts.pieces = {{0, 1}, {range}};
                 }),
@@ -78,13 +78,13 @@ TEST_CASE("V112: ranges beyond the model, empty or twice") {
 }
 
 TEST_CASE("V112: a buffer smaller than its parameters, a split of another group, a computation with one") {
-  // half of each unit: 48 + 2 * 328 + 52 = 756 parameters of 2 bytes
+  // half of each unit: 48 + 2 * 328 + 56 = 760 numbers of 2 bytes
   CHECK_FOUND(after([](Schedule::Parts& parts) {
                 const auto weights = std::find_if(parts.buffers.begin(), parts.buffers.end(),
                                                   [](const Buffer& b) { return b.kind() == BufferKind::weights; });
-                weights->bytes = Bytes{1511};
+                weights->bytes = Bytes{1519};
               }),
-              "V112", "has 1511 bytes; its parameters take 1512");
+              "V112", "has 1519 bytes; its parameters take 1520");
   CHECK_FOUND(after([](Schedule::Parts& parts) {
                 parts.splits = {{0, 1}, {PiecesId{0}}};
                 for (Task& task : parts.tasks) task.split = none<SplitId>;
@@ -125,4 +125,41 @@ TEST_CASE("V305: a message one byte smaller than its parameters") {
   // the embedding: 96 parameters of 2 bytes
   CHECK_FOUND(after([](Schedule::Parts& parts) { parts.tasks[first_gather(parts)].bytes = Bytes{191}; }), "V305",
               "moves 191 bytes; its parameters have 192");
+}
+
+TEST_CASE("V112, V116, V305: padding counts exactly, in each buffer and message") {
+  for (const bool tied : {false, true}) {
+    Transformer model = *transformer_of(support::transformer(2, 6).model());
+    model.tied = tied;
+    for (const DeviceGroups& nodes : {DeviceGroups{{3}}, DeviceGroups{{3, 3}}, DeviceGroups{{3, 2}}}) {
+      for (const std::string name : {"fsdp", "hpz", "zero1", "zero2", "hsdp", "hfsdp"}) {
+        CAPTURE(name);
+        const Schedule right = build_schedule(name, {Workload{model, support::transformer(2, 6).batch()}, nodes, {}});
+        REQUIRE(right.parts().padding > 0);
+        const auto found_after = [&](auto&& change) {
+          Schedule::Parts parts = right.parts();
+          change(parts);
+          Diagnostics out;
+          check_parameters(Schedule{right.workload(), std::move(parts)}, out);
+          return out;
+        };
+        CHECK(found_after([](Schedule::Parts&) {}).ok());
+        for (std::size_t b = 0; b < right.buffers().size(); ++b) {
+          const PiecesId set = right.buffers()[b].content.parameters();
+          if (set == none<PiecesId> || right.pieces(set).empty()) continue;
+          CHECK(found_after([&](Schedule::Parts& parts) { parts.buffers[b].bytes += Bytes{1}; }).has("V116"));
+          CHECK(found_after([&](Schedule::Parts& parts) { parts.buffers[b].bytes -= Bytes{1}; }).has("V112"));
+        }
+        for (std::size_t t = 0; t < right.tasks().size(); ++t) {
+          if (right.tasks()[t].split == none<SplitId>) continue;
+          CHECK(found_after([&](Schedule::Parts& parts) {
+                  parts.tasks[t].bytes = Bytes{parts.tasks[t].bytes.value() + 1};
+                }).has("V116"));
+          CHECK(found_after([&](Schedule::Parts& parts) {
+                  parts.tasks[t].bytes = Bytes{parts.tasks[t].bytes.value() - 1};
+                }).has("V305"));
+        }
+      }
+    }
+  }
 }

@@ -190,6 +190,10 @@ class DataflowBuilder {
     std::int64_t covered = 0;
     const PackedParameters& states = rooms_[optimizer];
     for (const ParameterRange& range : states.ranges()) {
+      if (schedule_.is_padding(range)) {
+        covered += range.count();
+        continue;
+      }
       rooms_[weights].for_each_part(range, [&](ParameterRange in_weights, std::int64_t) {
         rooms_[gradients.front()].for_each_part(in_weights, [&](ParameterRange part, std::int64_t at) {
           for (ParameterRange left = part; left.count() > 0;) {

@@ -34,6 +34,7 @@ class ParameterSetsReader {
     }
     if (count_ > max_json_parameters)
       root.fail(concat("the stages have more than ", max_json_parameters, " parameters together"));
+    padding_ = parts.padding;
     if (const auto pieces = root.find("pieces")) {
       for (const JsonValue set : *pieces) sets_.add(ranges(set));
     }
@@ -94,8 +95,9 @@ class ParameterSetsReader {
     for (const JsonValue value : set) {
       if (count_ == 0) value.fail("no stage has parameters");
       value.of_size(2, "the first parameter and the one after the last, such as [0, 512]");
-      const std::int64_t begin = value[0].whole<std::int64_t>(0, count_ - 1);
-      ranges.push_back({begin, value[1].whole<std::int64_t>(begin + 1, count_)});
+      const std::int64_t end = count_ + (padding_ > 0 ? 1 + padding_ : 0);
+      const std::int64_t begin = value[0].whole<std::int64_t>(0, end - 1);
+      ranges.push_back({begin, value[1].whole<std::int64_t>(begin + 1, begin < count_ ? count_ : end)});
     }
     std::vector<ParameterRange> sorted = ranges;
     std::sort(sorted.begin(), sorted.end());
@@ -110,7 +112,8 @@ class ParameterSetsReader {
     return sets;
   }
 
-  std::int64_t count_ = 0;  ///< parameters of the model, or of all stages if there is none
+  std::int64_t count_ = 0;    ///< parameters of the model, or of all stages if there is none
+  std::int64_t padding_ = 0;  ///< numbers beside these
   FoundRows<ParameterRange> sets_;
   FoundRows<PiecesId> splits_;
 };

@@ -32,7 +32,7 @@ class ScheduleJsonReader {
   /// @throws InputError  with the path of the error.
   Schedule read() {
     root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "bodies", "groups",
-               "pieces", "splits", "pair_sizes", "buffers", "tasks", "buckets", "program");
+               "padding", "pieces", "splits", "pair_sizes", "buffers", "tasks", "buckets", "program");
     if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 2);
     parts_.name = "custom";
     if (const auto value = root_.find("name")) parts_.name = value->label();
@@ -41,6 +41,9 @@ class ScheduleJsonReader {
     if (const auto value = root_.find("layout")) read_layout(*value);
     if (const auto value = root_.find("bodies")) parts_.bodies = read_bodies(*value, parts_);
     read_groups();
+    if (const auto value = root_.find("padding")) {
+      parts_.padding = value->whole<std::int64_t>(0, workload_->is_abstract() ? 0 : max_json_parameters);
+    }
     parameters_.read_lists(root_, *workload_, parts_);
     if (const auto lists = root_.find("pair_sizes")) {
       for (const JsonValue sizes : *lists) add_sizes(sizes);

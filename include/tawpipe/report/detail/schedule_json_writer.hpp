@@ -61,6 +61,7 @@ class ScheduleJsonWriter {
     if (parts_.groups.size() > 0) {
       write_list("groups", parts_.groups.size(), [&](std::size_t g) { write_ids(parts_.groups[g]); });
     }
+    if (parts_.padding > 0) add(",\n\"padding\":{}", parts_.padding);
     if (parts_.pieces.size() > 0) {
       write_list("pieces", parts_.pieces.size(), [&](std::size_t p) { write_ranges(parts_.pieces[p]); });
     }

@@ -14,34 +14,42 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Lists of *runs*: consecutive parameters that are sharded together. A unit's list has what its
+/// Lists of *runs*: consecutive parameters that are sharded together, padded. A unit's list has what its
 /// computation needs; a tied last edge's has two runs, its own and the first edge's, so that the
 /// latter is sharded alike for both units that use it.
 class ShardSets {
  public:
   ShardSets(ScheduleBuilder& builder, const ShardLayout& layout, const DeviceGroups& nodes)
       : builder_{builder}, layout_{layout}, nodes_{nodes} {
-    for (int unit = 0; unit < static_cast<int>(builder.stages().size()); ++unit) lists_.push_back(builder.space().all_of(unit));
+    std::map<ParameterRange, ParameterRange> padding;  // of a run
+    for (int unit = 0; unit < static_cast<int>(builder.stages().size()); ++unit) {
+      std::vector<Run>& runs = lists_.emplace_back();
+      for (const ParameterRange& range : builder.space().all_of(unit)) {
+        const auto [at, added] = padding.try_emplace(range);
+        if (added && !builder.workload().is_abstract()) at->second = builder.padding(layout.padding(range.count()));
+        runs.push_back({range, at->second});
+      }
+    }
   }
 
   /// Adds a list to those of the units, and returns its index.
-  int add(std::vector<ParameterRange> runs) {
+  int add(std::vector<Run> runs) {
     lists_.push_back(std::move(runs));
     return static_cast<int>(lists_.size()) - 1;
   }
   /// @param list  a unit, or the index from add()
-  const std::vector<ParameterRange>& runs(int list) const { return lists_[static_cast<std::size_t>(list)]; }
-  std::int64_t count(int list) const { return parameters_in(runs(list)); }
+  const std::vector<Run>& runs(int list) const { return lists_[static_cast<std::size_t>(list)]; }
+  std::int64_t count(int list) const { return parameters_in(numbers_of(runs(list))); }
   /// How many of them a rail carries.
   std::int64_t carries(int list, std::size_t rail) const { return parameters_in(on_rail(list, rail)); }
 
   /// The part of a list that a rank has.
   std::vector<ParameterRange> share(Scope scope, int rank, int list) const {
-    if (scope == Scope::replicated) return runs(list);
+    if (scope == Scope::replicated) return numbers_of(runs(list));
     return scope == Scope::node ? layout_.slice(rank, runs(list)) : layout_.shard(rank, runs(list));
   }
   /// The whole list as one set.
-  PiecesId all(int list) { return builder_.pieces(runs(list)); }
+  PiecesId all(int list) { return builder_.pieces(numbers_of(runs(list))); }
 
   /// Each rank's shard.
   SplitId shards(int list) {
@@ -67,7 +75,7 @@ class ShardSets {
       std::vector<PiecesId> sets;
       for (std::size_t g = 0; g < nodes(); ++g) {
         std::vector<ParameterRange> ranges;
-        for (const ParameterRange& run : runs(list)) append(ranges, layout_.rails()[rail].kept(run, g));
+        for (const Run& run : runs(list)) run.append_part(layout_.rails()[rail].kept(run.count(), g), ranges);
         sets.push_back(builder_.pieces(ranges));
       }
       return sets;
@@ -87,7 +95,7 @@ class ShardSets {
 
   std::vector<ParameterRange> on_rail(int list, std::size_t rail) const {
     std::vector<ParameterRange> ranges;
-    for (const ParameterRange& run : runs(list)) append(ranges, layout_.rails()[rail].of(run));
+    for (const Run& run : runs(list)) run.append_part(layout_.rails()[rail].of(run.count()), ranges);
     return ranges;
   }
   /// Built on first use: rounds and microbatches use the same again.
@@ -101,7 +109,7 @@ class ShardSets {
   ScheduleBuilder& builder_;
   const ShardLayout& layout_;
   const DeviceGroups& nodes_;
-  std::vector<std::vector<ParameterRange>> lists_;
+  std::vector<std::vector<Run>> lists_;
   std::map<std::pair<int, std::size_t>, SplitId> splits_;  ///< [list, kind and place]
 };
 

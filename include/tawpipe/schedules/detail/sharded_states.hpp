@@ -21,13 +21,13 @@ class ShardedStates {
       : sets_{sets}, plan_{plan}, ranks_{ranks} {
     const Workload& workload = builder.workload();
     const bool tied = !workload.is_abstract() && workload.model().tied;
-    std::vector<std::vector<ParameterRange>> runs;  // [part]
+    std::vector<std::vector<Run>> runs;  // [part]
     int first_edge = -1;
     for (int u = 0; u < static_cast<int>(builder.stages().size()); ++u) {
       const StageWork& unit = builder.stage(u);
-      std::vector<ParameterRange> own = sets.runs(u);
+      std::vector<Run> own = sets.runs(u);
       if (unit.first_edge) first_edge = u;
-      int part = parameters_in(own) == 0 ? -1 : this->parts();
+      int part = own.empty() ? -1 : this->parts();
       if (tied && unit.last_edge && !unit.first_edge) {
         part = part_of(first_edge);
         own.pop_back();  // the first edge's; its own remain

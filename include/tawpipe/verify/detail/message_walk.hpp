@@ -98,7 +98,7 @@ class MessageWalk {
     bool carries = false;
     for (const PiecesId part : message.parts) {
       for (const ParameterRange& range : walk_.rooms().set(part).ranges()) {
-        carries = true;
+        carries = carries || !schedule_.is_padding(range);
         for (const ParameterRange& need : walk_.model().needs(task.stage)) {
           if (range.begin < need.end && need.begin < range.end) return true;
         }
