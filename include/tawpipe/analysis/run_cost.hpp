@@ -88,12 +88,17 @@ inline double kept_share(double interval_s, double pause_s, double delay_s, doub
   return interval_s / mtbf_s / std::expm1((interval_s + pause_s) / mtbf_s) * std::exp(-(restart_s + delay_s) / mtbf_s);
 }
 
+namespace detail {
+/// erlang_loss() of `servers` from that of one less.
+inline double erlang_step(double loss, int servers, double load) { return load * loss / (servers + load * loss); }
+}  // namespace detail
+
 /// The chance that all of `servers` are busy at a mean `load`, of servers, and none queues. Source:
 /// A. K. Erlang's loss formula, exact for any distribution of the service times.
 /// Complexity: O(servers).
 inline double erlang_loss(int servers, double load) {
   double loss = 1;
-  for (int n = 1; n <= servers && loss > 0; ++n) loss = load * loss / (n + load * loss);
+  for (int n = 1; n <= servers && loss > 0; ++n) loss = detail::erlang_step(loss, n, load);
   return loss;
 }
 
@@ -174,8 +179,7 @@ inline RunCost run_cost(const TrainingRun& run) {
   cost.mean_in_repair = failures.repair_s / cost.mtbf_s;
   double loss = 1;  // erlang_loss() of the spare nodes
   while (loss > 0.01 && cost.spares_for_99_percent < max_spare_nodes) {
-    ++cost.spares_for_99_percent;
-    loss = cost.mean_in_repair * loss / (cost.spares_for_99_percent + cost.mean_in_repair * loss);
+    loss = detail::erlang_step(loss, ++cost.spares_for_99_percent, cost.mean_in_repair);
   }
   const int spares = run.spare_nodes.value_or(0);
   cost.spare_found = run.spare_nodes ? 1 - erlang_loss(spares, cost.mean_in_repair) : 1;
