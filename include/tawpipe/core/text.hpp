@@ -134,9 +134,8 @@ inline std::string_view out_of_scope(std::string_view name) {
     std::string_view why;
   };
   constexpr std::string_view adapters =
-      "adapters (LoRA and its kin) are not modelled: all parameters are trained; a plan without them is an upper bound on time "
-      "and "
-      "memory";
+      "adapters (LoRA and its kin) are not modelled: all parameters are trained; a plan without them is an upper bound on "
+      "time and memory";
   constexpr std::string_view inference = "this is about training; inference is not modelled";
   constexpr std::string_view others =
       "only NVIDIA's GPUs are modelled; a cluster file can give any device's peak, memory and links";
