@@ -48,7 +48,7 @@ std::string verdict_text(const Problem& problem, const std::vector<Chosen>& resu
     const std::optional<RunsWithError> other = error_of(next);
     const bool one_stack = error && other && error->as_predicted == other->as_predicted && !error->as_predicted.empty();
     const double apart = one_stack        ? pair_error(error->error.like)
-                         : error && other ? 1.2816 * std::hypot(error->error.deviation, other->error.deviation)
+                         : error && other ? difference_error(error->error, other->error)
                                           : 0.0;
     if (std::log1p(more) < apart) text += ", which predictions do not tell apart";
   }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -26,7 +25,7 @@ struct Verdict {
   double apart = 0;
   /// Other plans that the same framework runs and that are not told apart from it, fastest first.
   std::vector<std::size_t> alike;
-  std::optional<std::size_t> beyond;  ///< the fastest of all, where it is another and no framework runs it
+  std::optional<std::size_t> beyond;  ///< the fastest of all, where it is another and no framework runs it as predicted
   bool beyond_is_told_apart = false;  ///< its time from that of `use`, by the errors of both
 };
 
@@ -67,7 +66,7 @@ inline Verdict verdict_of(const PlanRequest& request, const PlanResult& result, 
   verdict.use = first.value_or(0);
   const auto class_of = [&](std::size_t i) { return error_class(request.problem, software_of(request.problem, runs[i])); };
   verdict.apart = pair_error(class_of(verdict.use));
-  constexpr double one_in_three = 0.43 / 1.2816;  // normal distribution: of what 80 % are below
+  constexpr double one_in_three = 0.43 / detail::normal_90th;  // of what 80 % are below
   const std::size_t fastest = verdict.use;
   const auto shares = [&](std::size_t i) {
     return runs[i] == runs[fastest] ||
@@ -84,9 +83,8 @@ inline Verdict verdict_of(const PlanRequest& request, const PlanResult& result, 
   }
   if (first && *first > 0) {
     verdict.beyond = 0;
-    const double other = expected_error(class_of(0)).deviation;
-    const double both = 1.2816 * std::sqrt(other * other + verdict.error.deviation * verdict.error.deviation);
-    verdict.beyond_is_told_apart = detail::apart(plans[0], plans[verdict.use]) > both;
+    verdict.beyond_is_told_apart =
+        detail::apart(plans[0], plans[verdict.use]) > difference_error(expected_error(class_of(0)), verdict.error);
   }
   return verdict;
 }

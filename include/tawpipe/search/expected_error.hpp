@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -37,10 +36,9 @@ struct ExpectedError {
   ErrorClass like = {};  ///< that class
   int depth = 0;         ///< its first so many of software, mixture, bits and generation
 
-  /// 80 % of measured times are expected between these multiples of a prediction: 1.2816 is the
-  /// 90th percentile of a standard normal distribution.
-  double low() const { return std::exp(mean - 1.2816 * deviation); }
-  double high() const { return std::exp(mean + 1.2816 * deviation); }
+  /// 80 % of measured times are expected between these multiples of a prediction.
+  double low() const { return std::exp(mean - detail::normal_90th * deviation); }
+  double high() const { return std::exp(mean + detail::normal_90th * deviation); }
 
   /// "48 public runs of dense models in 16 bits on H100 by Megatron-LM".
   std::string text() const {
@@ -69,7 +67,9 @@ inline ExpectedError expected_error(const ErrorClass& asked) {
     error.deviation = std::sqrt(error.deviation * error.deviation + mixtures.variance);
     return error;
   }
-  constexpr double wider_runs = 3;  // that the wider class counts as, for the mean and for the variance
+  // Runs that the wider class counts as. With 1, 3 or 6 the intervals hold 83 to 84 % of the configurations
+  // that were left out (docs/accuracy.md).
+  constexpr double wider_runs = 3;
   for (int depth = 1; depth <= 4; ++depth) {
     const detail::PooledErrors own = detail::pooled(asked, depth);
     if (own.rows == 0) break;
@@ -92,6 +92,11 @@ inline double pair_error(const ErrorClass& asked) {
   return asked.software == Software::unknown ? detail::pairs_of_others
          : asked.mixture                     ? detail::pairs_of_mixtures
                                              : detail::pairs_of_dense;
+}
+
+/// The same for predictions whose errors have nothing to do with each other, as of two programs.
+inline double difference_error(const ExpectedError& a, const ExpectedError& b) {
+  return detail::normal_90th * std::hypot(a.deviation, b.deviation);
 }
 
 }  // namespace tawpipe
