@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
+#include "plan_report.hpp"
 #include "tawpipe/report/formatters.hpp"
 
 namespace tawpipe::sim {
@@ -43,41 +43,40 @@ void add_interval(nlohmann::ordered_json& json, Duration time, const RunsWithErr
   for (const Framework one : found.runs) json["runs_in"].push_back(name(one));
 }
 
-std::string runs_words(const std::vector<Framework>& runs) {
-  if (runs.empty()) return "which no framework runs";
+std::string titles(const std::vector<Framework>& all, std::string_view between) {
   std::string text;
-  for (const Framework one : runs) text += concat(text.empty() ? "in " : " or ", title(one));
+  for (const Framework one : all) text += concat(text.empty() ? "" : between, title(one));
   return text;
 }
 
 std::string step_text(Duration time, const std::optional<RunsWithError>& error) {
   const std::string text = concat(format_duration(time), " a step");
-  return error ? concat(text, " (80 %: ", interval_text(time, error->error), "), ", runs_words(error->runs)) : text;
+  if (!error) return text;
+  return concat(text, " (80 %: ", interval_text(time, error->error), "), ",
+                error->runs.empty() ? "which no framework runs" : concat("in ", titles(error->runs, " or ")));
 }
 
 std::string advice_text(const Summary& summary) {
-  const double time = std::max(to_seconds(summary.makespan), 1e-12);
-  const double computing = 1 - summary.bubble.ratio;
-  const double exposed = std::min(summary.communication.exposed_s / time, summary.bubble.ratio);
-  const double waiting = std::max(0.0, summary.bubble.ratio - exposed);
-  if (exposed >= waiting && exposed > 0.1) {
+  const Shares shares = shares_of(summary);
+  const std::string limit = limit_of(summary);
+  if (limit == "communication") {
     std::size_t most = 1;
     const std::vector<double>& lanes = summary.communication.lane_exposed_s;
     for (std::size_t lane = 1; lane < lanes.size(); ++lane) most = lanes[lane] > lanes[most] ? lane : most;
     return fmt::format(
         "Communication that nothing hides takes {} of it, most on lane {}: try larger microbatches, overlap, or a "
         "layout with fewer bytes between nodes (tawpipe plan).",
-        format_percent(exposed), most < summary.lanes.size() ? summary.lanes[most] : "communication");
+        format_percent(shares.exposed), most < summary.lanes.size() ? summary.lanes[most] : "communication");
   }
-  if (waiting > 0.1) {
+  if (limit == "waiting") {
     return fmt::format(
         "Devices are idle {} of it: try more microbatches, more chunks a device, or balanced stages "
         "(tawpipe plan).",
-        format_percent(waiting));
+        format_percent(shares.waiting));
   }
   const bool again = !summary.recompute.empty() && summary.recompute != "none";
-  return fmt::format("Computing takes {} of it: only {}faster GEMMs (--products fp8) or more devices help.",
-                     format_percent(computing), again ? "less recomputation (--recompute none), " : "");
+  return fmt::format("Computing takes {} of it: only {}faster GEMMs or more devices help.", format_percent(shares.compute),
+                     again ? "less recomputation, " : "");
 }
 
 std::optional<RunsWithError> error_of_problem(const Problem& problem, const Summary& summary, const ScheduleChoice& choice,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tawpipe/frameworks/runs_in.hpp"
@@ -18,8 +19,8 @@ std::string error_text(const ExpectedError& error);
 /// Adds interval_s, runs_in and what the interval follows from (docs/output.md).
 void add_interval(nlohmann::ordered_json& json, Duration time, const RunsWithError& found);
 
-/// "in Megatron-LM or torchtitan", or that no framework runs it.
-std::string runs_words(const std::vector<Framework>& runs);
+/// The frameworks' names, "Megatron-LM or torchtitan".
+std::string titles(const std::vector<Framework>& all, std::string_view between);
 
 /// The error of a problem with one schedule, and the frameworks that run it; none without a model or with
 /// fixed times, which are what they are.

@@ -148,8 +148,7 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   if (mesh.whole_experts) json["expert_parallel"] = mesh.expert_parts();
   json["layout"] = mesh_order_text(mesh.order);
   json["words"] = layout_text(plan);
-  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
-  add_interval(json, plan.summary.makespan, runs_with_error(problem, plan.layout, plan.choice));
+  add_interval(json, plan.summary.makespan, runs_with_error(planned, plan));
   json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
   if (mesh.whole_experts) json["expert_dispatch"] = name(planned.request.problem.expert_dispatch);
   json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
@@ -263,15 +262,8 @@ std::string told_text(const PlanRequest& request, const Plan& plan) {
                 recompute == "none" ? "no" : recompute, " recomputation");
 }
 
-std::string titles(const std::vector<Framework>& all, std::string_view between) {
-  std::string text;
-  for (const Framework one : all) text += concat(text.empty() ? "" : between, title(one));
-  return text;
-}
-
-ExpectedError error_of(const Planned& planned, const Plan& plan) {
-  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
-  return runs_with_error(problem, plan.layout, plan.choice).error;
+RunsWithError runs_with_error(const Planned& planned, const Plan& plan) {
+  return tawpipe::runs_with_error(problem_of(planned.request, plan.layout, plan.choice), plan.layout, plan.choice);
 }
 
 std::string separating_measurement(const Summary& use, const Summary& other) {

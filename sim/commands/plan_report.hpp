@@ -59,10 +59,8 @@ std::string recompute_text(const PlanRequest& request, const Plan& plan);
 std::string layout_text(const Plan& plan);
 /// "TP2 PP4 DP2 by 1f1b, microbatch 1, no recomputation".
 std::string told_text(const PlanRequest& request, const Plan& plan);
-/// The frameworks' names, "Megatron-LM or torchtitan".
-std::string titles(const std::vector<Framework>& all, std::string_view between);
-/// The error of a plan's time.
-ExpectedError error_of(const Planned& planned, const Plan& plan);
+/// The error of a plan's time, and where it runs.
+RunsWithError runs_with_error(const Planned& planned, const Plan& plan);
 /// What measurement would tell which of two is faster, where they differ most.
 std::string separating_measurement(const Summary& use, const Summary& other);
 /// The schedule's options, and what is around it.

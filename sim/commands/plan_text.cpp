@@ -90,12 +90,6 @@ std::string changes_text(const Planned& planned) {
   return text.empty() ? text : "\nwith the fastest plan's schedule and mesh, of its time\n" + text;
 }
 
-/// The frameworks that run a plan, for a cell.
-std::string runs_text(const Planned& planned, const Plan& plan) {
-  const std::vector<Framework> runs = runs_in(problem_of(planned.request, plan.layout, plan.choice), plan.layout, plan.choice);
-  return runs.empty() ? "here only" : titles(runs, ", ");
-}
-
 std::string plans_table(const Planned& planned, const Verdict& verdict, const TableStyle& style) {
   std::vector<TableColumn> columns{{"layout"},
                                    {"schedule"},
@@ -115,13 +109,13 @@ std::string plans_table(const Planned& planned, const Verdict& verdict, const Ta
   for (const Plan* const one : shown_plans(planned)) {
     const Plan& plan = *one;
     const Shares shares = shares_of(plan.summary);
-    table.row(
-        {layout_text(plan), plan.choice.schedule, time_text(plan), interval_text(plan.summary.makespan, error_of(planned, plan)),
-         format_memory(plan.summary.fullest()), runs_text(planned, plan), format_percent(plan.summary.mfu),
-         format_tokens(plan.summary.tokens_per_device_per_second), std::to_string(plan.layout.microbatch_size),
-         recompute_text(planned.request, plan), format_percent(shares.compute), format_percent(shares.exposed),
-         format_percent(shares.waiting), options_text(plan)},
-        one == &planned.result.plans[verdict.use] ? Emphasis::bold : Emphasis::none);
+    const RunsWithError found = runs_with_error(planned, plan);
+    table.row({layout_text(plan), plan.choice.schedule, time_text(plan), interval_text(plan.summary.makespan, found.error),
+               format_memory(plan.summary.fullest()), found.runs.empty() ? "here only" : titles(found.runs, ", "),
+               format_percent(plan.summary.mfu), format_tokens(plan.summary.tokens_per_device_per_second),
+               std::to_string(plan.layout.microbatch_size), recompute_text(planned.request, plan), format_percent(shares.compute),
+               format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan)},
+              one == &planned.result.plans[verdict.use] ? Emphasis::bold : Emphasis::none);
   }
   return table.str(style);
 }
@@ -175,8 +169,7 @@ std::string verdict_text(const Planned& planned, const Verdict& verdict, const T
   }
   if (verdict.beyond) {
     const Plan& beyond = plans[*verdict.beyond];
-    const std::vector<Framework> runs =
-        runs_in(problem_of(planned.request, beyond.layout, beyond.choice), beyond.layout, beyond.choice);
+    const std::vector<Framework> runs = runs_with_error(planned, beyond).runs;
     text += fmt::format(
         "{} is faster and {}: {}, {} less, {} the error of comparing the two.\n", told_text(planned.request, beyond),
         runs.empty() ? "no framework runs it" : concat("runs in ", titles(runs, " or "), " with other kernels than predicted"),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "tawpipe/frameworks/frameworks.hpp"
@@ -42,30 +41,20 @@ inline FrameworkJob as_framework_runs(Framework framework, FrameworkJob job) {
   return job;
 }
 
-}  // namespace detail
-
-/// The frameworks that run a layout with a schedule as it was predicted, with its kernels and switches.
-/// @pre problem has a model
-inline std::vector<Framework> runs_as_predicted(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
-  const FrameworkJob job = job_of(problem, layout, choice);
+inline std::vector<Framework> runs_as_predicted(const FrameworkJob& job) {
   std::vector<Framework> all;
   for (int i = 0; i < frameworks; ++i) {
     if (cannot_run(static_cast<Framework>(i), job).empty()) all.push_back(static_cast<Framework>(i));
   }
   return all;
 }
-/// The frameworks that have this layout with this schedule, with kernels and switches of their own, which
-/// take another time; none: only this library runs it, or a program of one's own. @pre problem has a model
-inline std::vector<Framework> runs_in(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
-  std::vector<Framework> all = runs_as_predicted(problem, layout, choice);
-  const FrameworkJob job = job_of(problem, layout, choice);
-  for (int i = 0; i < frameworks; ++i) {
-    const auto framework = static_cast<Framework>(i);
-    const bool known = std::find(all.begin(), all.end(), framework) != all.end();
-    if (!known && cannot_run(framework, detail::as_framework_runs(framework, job)).empty()) all.push_back(framework);
-  }
-  std::sort(all.begin(), all.end());
-  return all;
+
+}  // namespace detail
+
+/// The frameworks that run a layout with a schedule as it was predicted, with its kernels and switches.
+/// @pre problem has a model
+inline std::vector<Framework> runs_as_predicted(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
+  return detail::runs_as_predicted(job_of(problem, layout, choice));
 }
 
 /// Whose public runs a prediction is compared with: of what the model's code is, if a framework runs the
@@ -84,13 +73,22 @@ inline Software software_of(const Problem& problem, const std::vector<Framework>
 /// The error of a prediction, and where it runs.
 struct RunsWithError {
   ExpectedError error;
-  std::vector<Framework> runs;          ///< runs_in()
-  std::vector<Framework> as_predicted;  ///< runs_as_predicted()
+  /// Frameworks that have this layout with this schedule, those too whose own kernels and switches take
+  /// another time; none: only this library runs it, or a program of one's own.
+  std::vector<Framework> runs;
+  std::vector<Framework> as_predicted;  ///< of these runs_as_predicted()
 };
 /// @pre problem has a model
 inline RunsWithError runs_with_error(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
-  std::vector<Framework> as_predicted = runs_as_predicted(problem, layout, choice);
-  return {expected_error(problem, software_of(problem, as_predicted)), runs_in(problem, layout, choice), std::move(as_predicted)};
+  const FrameworkJob job = job_of(problem, layout, choice);
+  RunsWithError found{.error = {}, .runs = {}, .as_predicted = detail::runs_as_predicted(job)};
+  found.error = expected_error(problem, software_of(problem, found.as_predicted));
+  for (int i = 0; i < frameworks; ++i) {
+    const auto framework = static_cast<Framework>(i);
+    const bool exact = std::find(found.as_predicted.begin(), found.as_predicted.end(), framework) != found.as_predicted.end();
+    if (exact || cannot_run(framework, detail::as_framework_runs(framework, job)).empty()) found.runs.push_back(framework);
+  }
+  return found;
 }
 /// The same of a problem's own mesh. @pre problem has a model
 inline RunsWithError runs_with_error(const Problem& problem, const ScheduleChoice& choice, Recompute recompute,

@@ -36,7 +36,7 @@ const Mesh own{.pipeline = 8};
 }  // namespace
 
 TEST_CASE("a schedule that moves weights runs in no framework, pipelines and data parallelism in some") {
-  const auto runs = [](const Plan& plan) { return runs_in(request.problem, plan.layout, plan.choice); };
+  const auto runs = [](const Plan& plan) { return runs_with_error(request.problem, plan.layout, plan.choice).runs; };
   CHECK(runs(plan_of("tawpipe", 1, own)).empty());
   const std::vector<Framework> found = runs(plan_of("1f1b", 1, pipeline));
   const auto has = [&](const Plan& plan, Framework framework) {
