@@ -143,7 +143,10 @@ int main(int argc, char** argv) {
   std::vector<tawpipe::LentParameters> lent;
   for (const auto& kept : tawpipe::kept_parameters(schedule, tawpipe::Rank{rank}, tawpipe::ContentKind::weights)) {
     std::vector<torch::Tensor> ranges;
-    for (const tawpipe::ParameterRange& range : kept) ranges.push_back(initial.narrow(0, range.begin, range.count()));
+    for (const tawpipe::ParameterRange& range : kept) {
+      const bool padding = schedule.is_padding(range);
+      ranges.push_back(padding ? torch::zeros({range.count()}) : initial.narrow(0, range.begin, range.count()));
+    }
     tensors.push_back(torch::cat(ranges).to(on_gpu.device()));
     lent.push_back(tawpipe_torch::lend(tensors.back(), model, tawpipe::Rank{rank}, tawpipe::ContentKind::weights, kept));
   }
