@@ -147,7 +147,8 @@ Trained train_by(const char* name, const std::vector<std::int32_t>& nodes, const
     for (const auto& [one, tensor] : weights) {
       std::int64_t offset = 0;
       for (const tawpipe::ParameterRange& range : one.parameters) {
-        if (!schedule.is_padding(range)) visit(tensor.narrow(0, offset, range.count()), all.narrow(0, range.begin, range.count()));
+        if (!schedule.is_padding(range))
+          visit(tensor.narrow(0, offset, range.count()), all.narrow(0, range.begin, range.count()));
         offset += range.count();
       }
     }
