@@ -35,7 +35,6 @@ using tawpipe::Bfloat16;
 using tawpipe::Dtype;
 using Layer = tawpipe::layers::cuda::Llama<Bfloat16>;
 using Optimizer = tawpipe::layers::cuda::DeviceAdamW<Bfloat16>;
-using Executor = tawpipe::cuda::VirtualExecutor<tawpipe::cuda::CudaDevice, Layer, Optimizer>;
 
 /// The same tokens always: what they are does not matter here.
 struct Tokens {
@@ -73,9 +72,10 @@ inline tawpipe::Workload workload(const tawpipe::Transformer& model, const tawpi
 }
 
 /// Trains a schedule's ranks on GPU 0, with products' algorithms found by trial.
+template <class Update>
 class Run {
  public:
-  Run(const tawpipe::Schedule& schedule, const tawpipe::cuda::ExecutorOptions& options)
+  Run(const tawpipe::Schedule& schedule, const tawpipe::cuda::ExecutorOptions& options, Update update)
       : tokens_{schedule.workload().model().token_ids},
         executor_{schedule, tawpipe::cuda::CudaDevice{0},
                   [&] {
@@ -85,7 +85,7 @@ class Run {
                                  {},
                                  &choices_};
                   },
-                  Optimizer{*tawpipe::transformer_of(schedule.workload().model()), {}}, options} {
+                  std::move(update), options} {
     executor_.for_each_rank([](auto& rank) {
       rank.set_weights([](const tawpipe::ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
         for (std::int64_t i = 0; i < range.count(); ++i) {
@@ -101,7 +101,6 @@ class Run {
       });
     });
   }
-  Executor& executor() { return executor_; }
   tawpipe::IterationResult step() { return executor_.run(tokens_, {.step = ++step_, .learning_rate = 1e-4}); }
   /// Seconds of the quickest of `times` iterations by the host's clock, after one to warm up (by
   /// graph: two).
@@ -119,7 +118,7 @@ class Run {
  private:
   Tokens tokens_;
   tawpipe::layers::cuda::ProductChoices choices_;
-  Executor executor_;
+  tawpipe::cuda::VirtualExecutor<tawpipe::cuda::CudaDevice, Layer, Update> executor_;
   int step_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "bench.hpp"
 #include "spin.hpp"
+#include "support/null_device.hpp"
 
 using namespace tawpipe;
 using cuda::Priority;
@@ -62,7 +63,7 @@ class Spinner {
 };
 
 /// The layer in the middle of three on three virtual ranks: it has neither embedding nor head, and
-/// no other overlaps it.
+/// no other, nor an update, overlaps it.
 class Layer {
  public:
   explicit Layer(int divisor)
@@ -71,7 +72,7 @@ class Layer {
                                        std::max(1, 32 / divisor)),
                           {.sequence = std::max(1, 8192 / divisor), .microbatch_size = 1, .global_batch = 1}),
             3, {.overlap = true})},
-        run_{schedule_, {}} {
+        run_{schedule_, {}, {}} {
     for (int i = 0; i < 3; ++i) step();
   }
 
@@ -96,7 +97,7 @@ class Layer {
 
  private:
   Schedule schedule_;
-  gpu::Run run_;
+  gpu::Run<support::NullUpdate> run_;
 };
 
 /// The middle one by forward and backward together.

@@ -5,7 +5,7 @@
 #   tests/gpu/lease.sh 1 RESULTS      480 s there: numbers and speeds of layers and kernels
 #   tests/gpu/lease.sh 2 RESULTS      230 s there: schedules, NCCL, failures, compute-sanitizer, ncu
 #
-# A call writes at most eight files: steps.jsonl (a line a step: its exit code, 77 if it skipped, 124 if it was ended, and its
+# A call writes at most nine files: steps.jsonl (a line a step: its exit code, 77 if it skipped, 124 if it was ended, and its
 # seconds), log.txt, and the numbers. Each step has its own limit and ends with what it started; a step with no time left is left
 # out, and says so. Ends with 1 if a step failed.
 #
@@ -149,6 +149,7 @@ if [[ $call == 1 ]]; then
   for tokens in 16384 4096; do step "kernels_$tokens" 45 kernels.jsonl "$at/bench_gpu_kernels" "$divide" "$tokens"; done
   step virtual_ranks 60 virtual.jsonl "$at/bench_gpu_tawpipe" "$divide"
   step held_sms 60 beside.jsonl "$at/bench_gpu_beside" "$divide"
+  step training 120 training.jsonl python3 "$root/bench/gpu/training.py" "$tawpipe" "$results/measured.json" "$divide"
   step step_pytorch 130 step_pytorch.jsonl python3 "$root/bench/gpu/step_pytorch.py"
 else
   nccl="$at/gpu_nccl $at/A.reference"
