@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <tuple>
 
 #include "tawpipe/core/text_file.hpp"
 #include "tawpipe/topology/devices.hpp"
@@ -34,13 +35,15 @@ TEST_CASE("measured figures come back from their file") {
   CHECK(cost.curves(device) == fitted.curves);
 }
 
-TEST_CASE("the H200's figures are read") {
-  const std::string path = TAWPIPE_TEST_DATA "/../../bench/results/h200/measured.json";
-  const CurvesFile file = parse_curves_json(read_text_file(path, "the figures", 1), path);
-  CHECK(file.device == "H200-141G");
-  KernelCost cost;
-  cost.changes = file.changes;
-  CHECK(cost.curves(device_named("H200-141G")).products == doctest::Approx(0.779).epsilon(0.001));
+TEST_CASE("figures that were measured here are read") {
+  for (const auto& [folder, device, products] : {std::tuple{"h200", "H200-141G", 0.779}, {"h100", "H100-80G", 0.777}}) {
+    const std::string path = concat(TAWPIPE_TEST_DATA "/../../bench/results/", folder, "/measured.json");
+    const CurvesFile file = parse_curves_json(read_text_file(path, "the figures", 1), path);
+    CHECK(file.device == device);
+    KernelCost cost;
+    cost.changes = file.changes;
+    CHECK(cost.curves(device_named(device)).products == doctest::Approx(products).epsilon(0.001));
+  }
 }
 
 TEST_CASE("a file that is none of measured figures is refused by its key") {
