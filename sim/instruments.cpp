@@ -21,7 +21,7 @@ namespace {
 Command add_reproduce_tawpipe(CLI::App& reproduce) {
   const auto request = std::make_shared<ReproduceRequest>();
   CLI::App* app = add_command(reproduce, "tawpipe", "The TawPipe paper's tables, arXiv 2511.09741");
-  add_text(*app, "--data", request->data, "Other published cells, as CSV (docs/accuracy.md)", "FILE|-", "Input");
+  add_text(*app, "--data", request->data, "Other published cells, as CSV (docs/accuracy_paper.md)", "FILE|-", "Input");
   add_usable_memory(*app, request->usable_memory, fmt::format("{}", usable_memory_share));
   add_json_flag(*app, request->json, "every cell");
   add_chart_flag(*app, request->chart, "predicted throughput over measured");
@@ -212,7 +212,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   add_left_out(*reproduce, *truth);
   reproduce
       ->add_flag("--experts", truth->experts,
-                 "Also predict mixtures of experts, of which no figure was fitted to any (docs/accuracy.md)")
+                 "Also predict mixtures of experts, of which no figure was fitted to any (docs/accuracy_experts.md)")
       ->group("Input");
   finish(*reproduce, "Examples:\n  tawpipe reproduce mlperf.csv torchtitan.csv --json truth.json\n  tawpipe reproduce tawpipe");
   commands.push_back(add_reproduce_tawpipe(*reproduce));

@@ -122,7 +122,7 @@ int run(int argc, char** argv) {
   add_run_flags(*simulate, request.run);
   add_text(*simulate, "--fold", request.fold,
            "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
-           "(docs/schedules.md)",
+           "(docs/mesh.md)",
            "auto|on|off", "Layout");
   int runs = 0;
   add_count(*simulate, "--spread", runs,

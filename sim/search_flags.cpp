@@ -91,7 +91,7 @@ Command add_plan(CLI::App& parent) {
   CLI::App* app = add_command(parent, "plan", "How to train: the fastest layout, schedule and options, with a proof");
   app->add_option("--schedules", flags->schedules,
                   "Which may be chosen, comma-separated, each with options if wanted (default: all but zb-auto,\n"
-                  "with the options that matter; docs/plan.md)")
+                  "with the options that matter; docs/search_space.md)")
       ->type_name("NAMES")
       ->group("Schedule")
       ->delimiter(',');
@@ -114,7 +114,7 @@ Command add_plan(CLI::App& parent) {
            "FROM..TO", "Problem");
   add_text(*app, "--today", flags->today,
            "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
-           "JSON. It says the problem where no flag does (docs/plan.md)",
+           "JSON. It says the problem where no flag does (docs/frameworks.md)",
            "FILE|-", "Problem");
   add_run_flags(*app, request.run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");

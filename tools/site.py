@@ -23,11 +23,11 @@ narrow = {**os.environ, "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
 # In the order of reading; a page of docs/ that is missing here is an error.
 PAGES = {
     "Start": ["quick_start", "concepts", "building"],
-    "Use": ["plan", "run_cost", "sweeps", "topology", "models", "costs", "output", "hangs", "what_if", "interchange", "chakra", "frameworks"],
-    "Schedules": ["schedules", "pipelines", "sharded"],
-    "Trust": ["accuracy", "validation", "performance"],
+    "Use": ["plan", "frameworks", "run_cost", "bounds", "sweeps", "topology", "models", "costs", "output", "hangs", "what_if"],
+    "Trust": ["how_sure", "accuracy", "accuracy_experts", "accuracy_paper", "calibration", "validation", "performance"],
+    "Schedules": ["schedules", "weight_pipelines", "pipelines", "sharded", "mesh", "searched_orders"],
     "Train": ["training", "layers", "checkpoints", "mpi", "gpu", "gpu_running"],
-    "Program": ["embedding", "python", "pytorch", "task_graphs", "architecture"],
+    "Program": ["python", "embedding", "pytorch", "interchange", "chakra", "task_graphs", "search_space", "model_work", "architecture"],
     "Reference": ["glossary"],
 }
 

@@ -228,7 +228,7 @@ def main():
 
 
 def show(results):
-    """Prints the table of docs/accuracy.md."""
+    """Prints the table of docs/calibration.md."""
     print("| schedule | iteration measured | predicted | error | bytes between nodes measured | the schedule's | more |\n"
           "|---|---|---|---|---|---|---|")
     for one in results:

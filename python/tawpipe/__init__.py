@@ -240,7 +240,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         recompute: "none", "selective", "selective:mlp,...", "full", "full:4" or "auto"; "": auto, or full with `baselines`.
         options: Options that each schedule gets that has them.
         expert_parallel: Devices among which each layer's experts are divided, whole: tensor x context ones or a multiple, whose
-            other devices have sequences of their own; 1: tensor-parallel devices split all experts (docs/schedules.md).
+            other devices have sequences of their own; 1: tensor-parallel devices split all experts (docs/mesh.md).
         baselines: Each with full recomputation and its standard options, or as `tawpipe reproduce tawpipe` runs it, in place of
             its best.
         offload: What lies in host memory between its uses: "activations", "activations:20" (of each device's first 20 layers), "optimizer" or both with "+".
@@ -333,7 +333,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
 
     Args:
         tokens: Tokens of one iteration, in place of `global_batch`.
-        schedules: Those that may be chosen, as compare names them; none: all that docs/plan.md lists.
+        schedules: Those that may be chosen, as compare names them; none: all that docs/search_space.md lists.
         tensor_parallel, context_parallel, expert_parallel, pipeline_parallel, data_parallel: A size that the answer must have;
             0: any.
         sequence_parallel, overlap_grad_reduce, ...: None: as the command has it without the flag.
@@ -383,7 +383,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
 
 def bound(*, cluster: ClusterLike, model: ModelLike, sequence: int, global_batch: int = 0, tokens: int = 0,
           usable_memory: float = 0, cost: str = "kernels") -> Bound:
-    """A time that no schedule of any kind is faster than, with the numbers that it follows from (docs/plan.md).
+    """A time that no schedule of any kind is faster than, with the numbers that it follows from (docs/bounds.md).
 
     The arguments are those of `plan`.
 

@@ -76,7 +76,7 @@ struct TawpipeVariant {
   std::string_view reason;           ///< for the options
 };
 
-/// @see docs/accuracy.md for the evidence.
+/// @see docs/accuracy_paper.md for the evidence.
 inline const std::vector<TawpipeVariant>& tawpipe_variants() {
   static const std::vector<TawpipeVariant> variants{
       {"1f1b", "1f1b", {"overlap=off"}, true, "Megatron-LM's default: sends and receives hold the compute stream"},

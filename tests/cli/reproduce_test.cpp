@@ -41,7 +41,7 @@ TEST_CASE("the paper's largest model is reproduced: throughput, order, memory, o
     CHECK(cell.at("predicted_out_of_memory") == cell.at("measured_out_of_memory"));
     if (!cell.contains("error_tokens")) continue;
     CHECK(std::abs(cell.at("error_tokens").get<double>()) < 0.1);
-    // Of 1F1B's fullest rank, the first, a quarter is not explained (docs/accuracy.md).
+    // Of 1F1B's fullest rank, the first, a quarter is not explained (docs/accuracy_paper.md).
     CHECK(std::abs(cell.at("error_memory_gib").get<double>()) < (cell.at("schedule") == "1f1b" ? 0.26 : 0.06));
   }
 }

@@ -17,7 +17,7 @@ namespace tawpipe::inline v0 {
 /// Which activations of a decoder layer are kept from its forward to its backward; the head is
 /// never recomputed.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5, adapted to fused attention
-/// (docs/models.md).
+/// (docs/model_work.md).
 enum class Recompute : std::uint8_t {
   none,  ///< everything that autograd keeps with fused attention
   /// results of matrix products and residual sums; the attention core and elementwise work run

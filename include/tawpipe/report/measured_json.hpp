@@ -56,7 +56,7 @@ class MeasuredJson {
     const auto said = [&](std::string_view key, std::string_view what) {
       if (!file.has(key)) {
         file.fail(concat("'", key, "' is missing, ", what,
-                         ", without which nobody knows where the times hold; calibrate again, or add it (docs/accuracy.md)"));
+                         ", without which nobody knows where the times hold; calibrate again, or add it (docs/calibration.md)"));
       }
       return file.at(key);
     };

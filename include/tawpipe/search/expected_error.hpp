@@ -68,7 +68,7 @@ inline ExpectedError expected_error(const ErrorClass& asked) {
     return error;
   }
   // Runs that the wider class counts as. With 1, 3 or 6 the intervals hold 83 to 84 % of the configurations
-  // that were left out (docs/accuracy.md).
+  // that were left out (docs/how_sure.md).
   constexpr double wider_runs = 3;
   for (int depth = 1; depth <= 4; ++depth) {
     const detail::PooledErrors own = detail::pooled(asked, depth);

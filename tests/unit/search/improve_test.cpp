@@ -1,5 +1,5 @@
 // Tests of search/improve.hpp: what is changed stays the same work.
-// Not: how much faster schedules become (docs/plan.md).
+// Not: how much faster schedules become (docs/bounds.md).
 #include "tawpipe/search/improve.hpp"
 
 #include <doctest/doctest.h>
