@@ -72,7 +72,7 @@ inline Transformer checked_dense_llama(Transformer model, const Batch& batch, co
   model.check();
   const auto refuse = [&](std::string_view what) { refuse_model(model, concat(what, " not computed by this code")); };
   if (model.is_routed()) refuse("a mixture of experts can be simulated, but");
-  if (model.bias_parameters() > 0) refuse("biases are");
+  if (model.has_biases()) refuse("biases are");
   if (model.qk_norm != QkNorm::none) refuse("norms of queries and keys are");
   if (model.window > 0 && model.window < batch.sequence) refuse("attention within a window shorter than the sequence is");
   if (constants.scaling.kind != RotaryScaling::Kind::none) refuse("scaled rotary embedding is");

@@ -2,7 +2,6 @@
 // Not: which operators a layer has (model/layer_kind.hpp) nor how long they take (cost/).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -69,14 +68,15 @@ struct Operator {
   Split gives = Split::tokens;
   std::array<std::int8_t, 4> from = {-1, -1, -1, -1};  ///< operators; -1: none
 
-  bool is_product() const { return kind == Kind::product; }
+  /// Whether it is of experts with a router before them.
+  bool is_of_experts() const { return needs == Split::experts && kind == Kind::product; }
   /// Parameters of its matrices.
-  std::int64_t matrices() const { return is_product() ? in * out * count : 0; }
+  std::int64_t matrices() const { return kind == Kind::product ? in * out * count : 0; }
   std::int64_t parameters() const { return matrices() + vectors; }
+  std::int64_t expert_matrices() const { return is_of_experts() ? matrices() : 0; }
   /// Those that one token passes: of `count` matrices `copies`.
-  std::int64_t active_parameters() const {
-    return count <= copies || !is_product() ? parameters() : parameters() / count * copies;
-  }
+  std::int64_t active_matrices() const { return is_of_experts() ? in * out * copies : matrices(); }
+  std::int64_t active_parameters() const { return active_matrices() + (is_of_experts() ? vectors / count * copies : vectors); }
 
   /// Twice the tokens that a token attends to on average, half of itself counted: S; within a window,
   /// or of R chosen tokens, (R^2 + 2(S - R)R) / S; in chunks the mean of their squares.
@@ -106,7 +106,7 @@ struct Operator {
     const auto state = static_cast<double>(key * value);
     switch (kind) {
       case Kind::product: {
-        const double forward = 2.0 * static_cast<double>(in * out) * std::min(copies, count);
+        const double forward = 2.0 * static_cast<double>(active_matrices());
         return {forward, forward, forward};
       }
       case Kind::attention:

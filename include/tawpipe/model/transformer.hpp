@@ -16,7 +16,10 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/kernel.hpp"
 #include "tawpipe/model/layer_code.hpp"
+#include "tawpipe/model/layer_kind.hpp"
 #include "tawpipe/model/layer_stack.hpp"
+#include "tawpipe/model/model.hpp"
+#include "tawpipe/model/operator.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -229,40 +232,26 @@ struct Transformer {
   std::int64_t mlp_width() const { return is_routed() ? std::int64_t{experts} * intermediate + shared_width : intermediate; }
   /// Numbers of a token's copies for its experts: kH, or none.
   std::int64_t routed_copies() const { return is_routed() ? std::int64_t{experts_per_token} * hidden : 0; }
-  /// Parameters of attention's matrices: 2HQ + 2HK; latent: down to the short vectors, up from them,
-  /// and the output's.
+  /// One of its layers by its operators; with experts, one that has them.
+  LayerKind layer_kind() const;
+  /// Its kinds of layers and their pattern.
+  Model decoder() const;
+  /// Parameters of the matrices of attention, without those of its norms and biases.
   std::int64_t attention_parameters() const {
-    if (!is_latent()) return std::int64_t{hidden} * (2 * query_width() + 2 * key_width());
-    return latent_down_parameters() + query_input() * query_width() + key_value_rank * (unturned_width() + value_width()) +
-           hidden * value_width();
+    return sum_of(LayerKind{.sublayers = {layer_kind().sublayers[0]}}.operators(hidden), &Operator::matrices);
   }
-  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate; with experts
-  /// 3H(EI + J) + HE.
-  std::int64_t layer_matrix_parameters() const { return matrix_parameters(mlp_width()); }
-  /// Of them, those that are not of experts with a router before them.
-  std::int64_t dense_matrix_parameters() const { return matrix_parameters(is_routed() ? shared_width : intermediate); }
-  /// And those that are, 3HEI; of the layers that have any.
-  std::int64_t layer_expert_parameters() const { return layer_matrix_parameters() - dense_matrix_parameters(); }
-  /// Of all, those that one token passes: with experts 3H(kI + J) + HE in place of all.
-  std::int64_t token_matrix_parameters() const { return matrix_parameters(token_width()); }
+  /// Of one layer's matrices, without the shared expert's gate, which is one row.
+  std::int64_t layer_matrix_parameters() const { return matrices(&Operator::matrices); }
+  /// Of them, those that are of experts with a router before them.
+  std::int64_t layer_expert_parameters() const { return matrices(&Operator::expert_matrices); }
+  /// Of all, those that one token passes.
+  std::int64_t token_matrix_parameters() const { return matrices(&Operator::active_matrices); }
   /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
-  /// Parameters of a layer's biases: Q + 2K of queries, keys and values, H of the output, 2I + H of
-  /// the MLP.
-  std::int64_t bias_parameters() const {
-    return (qkv_bias ? query_width() + 2 * key_width() : 0) + (output_bias ? hidden : 0) +
-           (mlp_bias ? (mlp_matrices() - 1) * std::int64_t{intermediate} + hidden : 0);
-  }
-  /// Parameters of the norms of queries and keys.
-  std::int64_t qk_norm_parameters() const {
-    return qk_norm == QkNorm::none ? 0 : qk_norm == QkNorm::head ? 2 * head_size() : query_width() + key_width();
-  }
-  /// Parameters of one layer: its matrices, two norms of H, those of queries and keys or of latent
-  /// attention's short vectors, biases and the shared expert's gate.
-  std::int64_t layer_parameters() const {
-    return layer_matrix_parameters() + 2 * std::int64_t{hidden} + query_rank + key_value_rank + bias_parameters() +
-           qk_norm_parameters() + (shared_gate ? hidden : 0);
-  }
+  /// Whether its products, but for routers', have biases.
+  bool has_biases() const { return qkv_bias || output_bias || mlp_bias; }
+  /// Parameters of one layer: matrices, norms, biases.
+  std::int64_t layer_parameters() const { return sum_of(layer_kind().operators(hidden), &Operator::parameters); }
   /// The model without experts whose layers are the first `dense_layers` of this one.
   Transformer of_dense_layers() const {
     Transformer dense = *this;
@@ -279,23 +268,18 @@ struct Transformer {
     return other;
   }
   /// Parameters of all layers.
-  std::int64_t all_layer_parameters() const {
-    const std::int64_t dense = dense_layers > 0 ? dense_layers * of_dense_layers().layer_parameters() : 0;
-    return (layers - dense_layers) * layer_parameters() + dense;
-  }
+  std::int64_t all_layer_parameters() const { return parameters() - embedding_parameters() - head_parameters(); }
   /// Parameters of the token embedding: VH.
   std::int64_t embedding_parameters() const { return std::int64_t{vocab} * hidden; }
   /// Parameters of the final norm, and of the output matrix where it is not the embedding: H, or
   /// H + VH.
   std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
   /// All parameters; a tied matrix counts once.
-  std::int64_t parameters() const { return all_layer_parameters() + embedding_parameters() + head_parameters(); }
+  std::int64_t parameters() const { return decoder().parameters(); }
   /// Those of experts with a router before them.
   std::int64_t expert_parameters() const { return (layers - dense_layers) * layer_expert_parameters(); }
   /// Those that one token passes: all, without the experts that are not chosen for it.
-  std::int64_t active_parameters() const {
-    return parameters() - (layers - dense_layers) * (layer_matrix_parameters() - token_matrix_parameters());
-  }
+  std::int64_t active_parameters() const { return decoder().active_parameters(); }
 
   /// @throws InputError  if a size is below 1 or beyond the limits above, if `heads` does not
   /// divide `hidden` and no head_dim is given, if kv_heads does not divide heads, if utilization is
@@ -304,8 +288,8 @@ struct Transformer {
   void check() const;
 
  private:
-  std::int64_t matrix_parameters(std::int64_t inner) const {
-    return attention_parameters() + std::int64_t{hidden} * (mlp_matrices() * inner + experts);
+  std::int64_t matrices(std::int64_t (Operator::*of)() const) const {
+    return sum_of(layer_kind().operators(hidden), of) - (of != &Operator::expert_matrices && shared_gate ? hidden : 0);
   }
   void check_experts() const;
   void check_latent() const;
@@ -317,6 +301,38 @@ struct Transformer {
     throw InputError(concat("model ", quote(name.empty() ? "(unnamed)" : name), ": ", why));
   }
 };
+
+inline LayerKind Transformer::layer_kind() const {
+  const Attention attention{.heads = heads,
+                            .kv_heads = kv_heads,
+                            .head_dim = static_cast<int>(head_size()),
+                            .value_dim = value_size,
+                            .turned = is_latent() ? rope_width : -1,
+                            .window = window,
+                            .qkv_bias = qkv_bias,
+                            .output_bias = output_bias,
+                            .qk_norm = qk_norm,
+                            .query_rank = query_rank,
+                            .key_value_rank = key_value_rank};
+  const MlpFunction function = gated ? MlpFunction::gated : MlpFunction::plain;
+  if (!is_routed()) return {.sublayers = {attention, Mlp{.width = intermediate, .function = function, .bias = mlp_bias}}};
+  return {.sublayers = {attention, Mixture{.experts = experts,
+                                           .per_token = experts_per_token,
+                                           .width = intermediate,
+                                           .shared_width = shared_width,
+                                           .function = function,
+                                           .shared_gate = shared_gate}}};
+}
+
+inline Model Transformer::decoder() const {
+  Model model{.name = name, .hidden = hidden, .vocab = vocab, .tied = tied, .kinds = {layer_kind()}};
+  model.pattern.assign(static_cast<std::size_t>(layers), 0);
+  if (dense_layers > 0) {
+    model.kinds.push_back(of_dense_layers().layer_kind());
+    std::fill_n(model.pattern.begin(), dense_layers, std::uint8_t{1});
+  }
+  return model;
+}
 
 }  // namespace tawpipe
 

@@ -149,8 +149,9 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   }
 
   const auto tokens = static_cast<double>(batch.tokens());
-  const double matrices = 2.0 * static_cast<double>(model.token_matrix_parameters()) * tokens;
-  const double attention = 2.0 * tokens * model.attention_span(batch.sequence) * static_cast<double>(model.attention_width());
+  const TokenFlops flops = flops_of(model.layer_kind().operators(model.hidden), batch.sequence);
+  const double matrices = flops.backward_weight * tokens;
+  const double attention = (flops.forward - flops.backward_weight) * tokens;
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
   const double of_matrix = 2.0 * static_cast<double>(model.hidden * model.token_width()) * tokens;
   const double of_mlp =

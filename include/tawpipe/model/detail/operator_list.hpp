@@ -117,8 +117,10 @@ class OperatorList {
                 {token, scores});
     count_ = of.experts;
     copies_ = of.per_token;
+    routed_ = true;
     int result = mlp(expert_names, token, of.width, of.function, of.bias);
     count_ = copies_ = 1;
+    routed_ = false;
     result = add({.kind = Kind::combine, .in = width, .out = width, .copies = of.per_token, .needs = Split::experts},
                  {result, scores});
     if (of.latent > 0) result = product("feed_forward.latent_out", result, hidden_, by_tokens);
@@ -168,8 +170,8 @@ class OperatorList {
                 .vectors = bias ? out * count_ : 0,
                 .count = count_,
                 .copies = copies_,
-                .needs = count_ > 1 ? Split::experts : way.needs,
-                .gives = count_ > 1 ? Split::experts : way.gives},
+                .needs = routed_ ? Split::experts : way.needs,
+                .gives = routed_ ? Split::experts : way.gives},
                {of});
   }
   int norm(std::string_view name, int of, Split split, std::int64_t weights) {
@@ -247,6 +249,7 @@ class OperatorList {
   bool norm_bias_;
   std::int32_t count_ = 1;
   std::int32_t copies_ = 1;
+  bool routed_ = false;  ///< products are of experts with a router before them
   std::vector<Operator> list_;
 };
 
