@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Builds the documentation as a site that opens offline: README.md and docs/ as they are, a page a schedule, each example with its
-output, a reference of all commands, made from what they say of themselves, and one of the library, made from its headers. Needs
-Debian's mkdocs and mkdocs-material.
+"""Builds the documentation as a site that opens offline: README.md and docs/ as they are, a page a schedule, a page a command with
+what it says of itself, each example with its output, and a reference of the library, made from its headers. Needs Debian's mkdocs and
+mkdocs-material.
 Not: what the pages say. Usage: site.py TAWPIPE OUT_FOLDER; ends with 77 where MkDocs is not installed
 """
 import json
@@ -22,8 +22,8 @@ narrow = {**os.environ, "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
 
 # In the order of reading; a page of docs/ that is missing here is an error.
 PAGES = {
-    "Start": ["quick_start", "concepts", "building"],
-    "Use": ["plan", "frameworks", "run_cost", "bounds", "sweeps", "topology", "models", "costs", "output", "hangs", "what_if"],
+    "Start": ["quick_start", "tutorial", "concepts", "roles", "faq", "building"],
+    "Use": ["commands", "plan", "frameworks", "run_cost", "bounds", "sweeps", "topology", "models", "costs", "output", "hangs", "what_if"],
     "Trust": ["how_sure", "accuracy", "accuracy_experts", "accuracy_paper", "calibration", "validation", "performance"],
     "Schedules": ["schedules", "weight_pipelines", "pipelines", "sharded", "mesh", "searched_orders"],
     "Train": ["training", "layers", "checkpoints", "mpi", "gpu", "gpu_running"],
@@ -32,11 +32,16 @@ PAGES = {
 }
 
 
-def command_reference():
-    text = "# Commands\n\nWhat `tawpipe help COMMAND` says.\n"
-    for command in commands(tawpipe):
-        text += f"\n## {' '.join(['tawpipe', *command])}\n\n```text\n{help_of(tawpipe, command).strip()}\n```\n"
-    return text
+def command_pages():
+    """{name: Markdown} of all commands: their pages of docs/commands/ and what `tawpipe help` says of them."""
+    found = {}
+    for page in sorted((root / "docs" / "commands").glob("*.md")):
+        text = page.read_text().replace("](../", "](")
+        for command in commands(tawpipe):
+            if command and command[0] == page.stem:
+                text += f"\n## {' '.join(['help', *command])}\n\n```text\n{help_of(tawpipe, command).strip()}\n```\n"
+        found[page.stem] = text
+    return found
 
 
 def examples():
@@ -98,12 +103,31 @@ STYLE = """.gallery { display: grid; grid-template-columns: repeat(auto-fill, mi
 """
 
 
+# Into each page, before the theme's own script.
+MAIN = """{% extends "base.html" %}
+{% block config %}{{ super() }}<script src="{{ 'site_search.js' | url }}"></script>{% endblock %}
+"""
+
+
 def linked(text):
     """The text with links that lead to pages of the site; those to other files of the repository become their names."""
     text = re.sub(r"\]\(docs/", "](", text)
+    text = re.sub(r"\]\(commands/", "](command-", text)
     text = re.sub(r"\[([^\]]*)\]\(examples\)", r"[\1](examples.md)", text)
     text = re.sub(r"\[([^\]]*)\]\((?:\.\./)?examples/(\w+)\.cpp\)", r"[\1](examples.md#\2)", text)
     return re.sub(r"\[([^\]]*)\]\((?:\.\./|(?:examples|CONTRIBUTING|bench|tests)\b)[^)]*\)", r"\1", text)
+
+
+def guide_first(folder):
+    """The index of the search, as JSON and as a script: titles count most, so those of the library's reference get its name in one
+    word with theirs, and pages for reading are found before them."""
+    index = json.loads((folder / "search_index.json").read_text())
+    for section in index["docs"]:
+        if section["location"].startswith("api-"):
+            section["title"] = f"tawpipe::{section['title']}"
+    text = json.dumps(index)
+    (folder / "search_index.json").write_text(text)
+    (folder / "search_index.js").write_text(f"__search_index({text});\n")
 
 
 def main():
@@ -121,9 +145,15 @@ def main():
         for folder_of_pictures in ("pictures", "screenshots"):
             shutil.copytree(root / "docs" / folder_of_pictures, pages / folder_of_pictures)
         (pages / "index.md").write_text(linked((root / "README.md").read_text()))
-        (pages / "commands.md").write_text(command_reference())
+        of_commands = command_pages()
+        for name, text in of_commands.items():
+            (pages / f"command-{name}.md").write_text(linked(text))
         (pages / "examples.md").write_text(examples())
         (pages / "site.css").write_text(STYLE)
+        shutil.copy(root / "tools" / "site_search.js", pages)
+        theme = pathlib.Path(folder) / "theme"
+        theme.mkdir()
+        (theme / "main.html").write_text(MAIN)
         of_schedules, of_rooms = schedule_pages(), api_pages.pages()
         (pages / "gallery.md").write_text(gallery(of_schedules))
         for name, text in of_schedules.items():
@@ -131,7 +161,7 @@ def main():
         for room, text in of_rooms.items():
             (pages / f"api-{room}.md").write_text(text)
         lines = ["site_name: tawpipe", "docs_dir: pages", f"site_dir: {pathlib.Path(out).resolve()}", "use_directory_urls: false",
-                 "theme:", "  name: material", "  font: false", "  features: [navigation.tabs, navigation.top, navigation.indexes, search.highlight, toc.follow]", "  palette:",
+                 "theme:", "  name: material", "  custom_dir: theme", "  font: false", "  features: [navigation.tabs, navigation.top, navigation.indexes, search.highlight, toc.follow]", "  palette:",
                  "    - {media: '(prefers-color-scheme: light)', scheme: default, toggle: {icon: material/weather-night, name: Dark}}",
                  "    - {media: '(prefers-color-scheme: dark)', scheme: slate, toggle: {icon: material/weather-sunny, name: Light}}",
                  "extra_css: [site.css]", "markdown_extensions: [admonition, tables, fenced_code, {codehilite: {css_class: highlight, guess_lang: false}}, {toc: {permalink: true, toc_depth: 3}}]",
@@ -141,13 +171,17 @@ def main():
             lines += [f"      - {name}.md" for name in group_pages if (pages / f"{name}.md").exists()]
             if group == "Schedules":
                 lines += ["      - gallery.md", "      - Each:", *(f"          - schedule-{name}.md" for name in of_schedules)]
+            if group == "Use":
+                lines += ["      - Each command:", *(f"          - {name}: command-{name}.md" for name in of_commands)]
             lines += ["      - examples.md"] if group == "Program" else []
             if group == "Reference":
-                lines += ["      - commands.md", "      - Library:", *(f"          - {room}: api-{room}.md" for room in of_rooms)]
+                lines += ["      - Library:", *(f"          - {room}: api-{room}.md" for room in of_rooms)]
         config = pathlib.Path(folder) / "mkdocs.yml"
         config.write_text("\n".join(lines) + "\n")
         done = subprocess.run(["mkdocs", "build", "--strict", "--config-file", config], capture_output=True, text=True)
         print("\n".join(line for line in done.stderr.splitlines() if done.returncode and not line.startswith("INFO")))
+        if done.returncode == 0:
+            guide_first(pathlib.Path(out) / "search")
         return done.returncode
 
 

@@ -15,7 +15,7 @@ import tempfile
 
 root = pathlib.Path(__file__).resolve().parent.parent.parent
 tawpipe = os.path.abspath(sys.argv[1])
-pages = [root / page for page in sys.argv[2:]] or [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+pages = [root / page for page in sys.argv[2:]] or [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```([a-z]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # Why a command is not run: by its program, or by what stands in it.
@@ -125,8 +125,8 @@ class Reader:
                 return self.fail(f"no reason why this is not run: {line}")
             line = line.replace("/tmp/nccl_trace_rank_*", "dumps/*")
             line = re.sub(r"--steps \d+", "--steps 2", line).replace("--devices 8..64", "--devices 8..16")  # else it takes minutes
-            if line.startswith("tawpipe plan ") and "--budget" not in line:  # a quarter of the default
-                line = line.replace("plan", "plan --budget 10000000", 1)
+            if line.startswith("tawpipe plan ") and "--budget" not in line:  # a tenth of the default
+                line = line.replace("plan", "plan --budget 4000000", 1)
             bad_news = next((word for word in FINDS if line.startswith(f"tawpipe {word} ")), "")
             script += line + ("\n" if not bad_news else " || test $? = 1\n")
         if script != "set -e\n":
