@@ -113,9 +113,19 @@ Command add_plan(CLI::App& parent) {
   add_text(*app, "--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it",
            "FROM..TO", "Problem");
   add_text(*app, "--today", flags->today,
-           "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
-           "JSON. It says the problem where no flag does (docs/frameworks.md)",
+           "What is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its\n"
+           "arguments, a torchtitan TOML or a DeepSpeed JSON. It says the problem where no flag does (docs/frameworks.md)",
            "FILE|-", "Problem");
+  app->add_option("--args", flags->args, "The arguments of the script of --today: $1, $2, ...")
+      ->type_name("WORD ...")
+      ->group("Problem");
+  app->add_option("--env", flags->env, "A variable that the script of --today takes from its environment; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->group("Problem")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app->add_flag("--strict", flags->strict, "Names in the file of --today that are not known are errors")->group("Problem");
+  add_count(*app, "--vocab-size", flags->vocab_size, "Tokens of the vocabulary, where the file of --today names a tokenizer only",
+            "N", "Problem");
   add_run_flags(*app, request.run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,

@@ -178,6 +178,10 @@ void bind_plan(nb::module_& module) {
       .def_rw("budget", &sim::PlanFlags::budget)
       .def_rw("threads", &sim::PlanFlags::threads)
       .def_rw("today", &sim::PlanFlags::today)
+      .def_rw("args", &sim::PlanFlags::args)
+      .def_rw("env", &sim::PlanFlags::env)
+      .def_rw("strict", &sim::PlanFlags::strict)
+      .def_rw("vocab_size", &sim::PlanFlags::vocab_size)
       .def_rw("emit", &sim::PlanFlags::emit)
       .def_rw("given", &sim::PlanFlags::given);
   module.def("plan", &planned, "flags"_a);

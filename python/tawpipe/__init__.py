@@ -326,7 +326,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "",
          price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
-         today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
+         today: str | os.PathLike | None = None, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
+         strict: bool = False, vocab_size: int = 0, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
          context_exchange: str | None = None, expert_dispatch: str | None = None, layers_per_stage: str | None = None,
          loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
@@ -343,8 +344,11 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
             failures take (docs/run_cost.md).
         run: More of it, as the command's flags: power, pue, mtbf, restart_time, repair_time, spare_nodes, checkpoint,
             checkpoint_bandwidth.
-        today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML, a DeepSpeed
-            JSON. It says model, sequence and batch where no argument does.
+        today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its
+            arguments, a torchtitan TOML, a DeepSpeed JSON. It says model, sequence and batch where no argument does.
+        args, env: What that script is started with: its arguments $1, $2, ..., and variables of its environment.
+        strict: Names in that file that are not known are errors; otherwise a note.
+        vocab_size: Tokens, where that file names a tokenizer only.
         emit: "megatron", "torchtitan" or "deepspeed": the settings of the best plan that it can run (`settings`).
         top: Plans that are kept.
         budget: Tasks that may be looked at; 0: the command's own.
@@ -377,7 +381,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     flags.given = given
     flags.schedules = _names("schedules", schedules)
     _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
-         threads=threads, today=_path("today", today) if today is not None else "")
+         threads=threads, today=_path("today", today) if today is not None else "", args=list(args),
+         env=[f"{name}={value}" for name, value in (env or {}).items()], strict=strict, vocab_size=vocab_size)
     return Plans(*_core.plan(flags))
 
 

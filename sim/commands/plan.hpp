@@ -20,6 +20,10 @@ struct PlanFlags {
   std::vector<std::string> schedules;  ///< --schedules; none: planned_schedules()
   std::string devices;                 ///< --devices FROM..TO
   std::string today;                   ///< --today FILE, a framework's settings
+  std::vector<std::string> args;       ///< --args: of that script
+  std::vector<std::string> env;        ///< --env NAME=VALUE: of that script
+  bool strict = false;                 ///< --strict: unknown names in it are errors
+  std::int64_t vocab_size = 0;         ///< --vocab-size, where it names a tokenizer only
   std::string emit;                    ///< --emit, a framework
   std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not override
   int top = 5;                         ///< --top: number of plans shown

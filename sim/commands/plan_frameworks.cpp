@@ -41,113 +41,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   take("--offload", request.offload, name(problem.offload));
 }
 
-/// A model with the formats of another, and its stages cut as there.
-Transformer with_numbers_of(Transformer model, const Transformer& other) {
-  set_dtype(model, other.dtype);
-  model.products = other.products;
-  model.narrow_gathers = other.narrow_gathers;
-  model.edges_count_as_layers = other.edges_count_as_layers;
-  model.loss_in_float32 = other.loss_in_float32;
-  return model;
-}
-
-/// What sets a model apart from others, in words.
-std::string sizes_text(const Transformer& model) {
-  std::string text = concat(model.layers, " layers of hidden size ", model.hidden, ", ", model.heads, " heads");
-  if (model.is_latent()) {
-    text += concat(" of ", model.head_size(), " numbers (", model.rope_width, " turned) and values of ", model.value_size,
-                   ", latent attention of rank ", model.key_value_rank);
-    if (model.query_rank > 0) text += concat(" (", model.query_rank, " of queries)");
-  } else {
-    text += concat(" (", model.kv_heads, " of keys and values)");
-  }
-  text += concat(", intermediate size ", model.intermediate);
-  if (model.is_routed()) text += concat(", ", model.experts, " experts, ", model.experts_per_token, " a token");
-  if (model.shared_width > 0) text += concat(", a shared one of ", model.shared_width);
-  if (model.dense_layers > 0) {
-    text += concat(", before them ", model.dense_layers, model.dense_layers == 1 ? " layer" : " layers", " with one MLP of ",
-                   model.dense_width);
-  }
-  return text + concat(", vocabulary ", model.vocab, model.tied ? ", tied" : ", untied");
-}
-
-/// The model of the flags and of the file: from one, or the same in both.
-void take_model(PlanFlags& flags, const FrameworkJob& job) {
-  Request& base = flags.base;
-  if (job.products && base.products.empty()) {
-    base.products = name(*job.products);
-    if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
-  }
-  if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
-  if (!job.fused_attention && base.attention.empty()) base.attention = "unfused";
-  if (job.code != LayerCode::megatron && base.layer_code.empty() && flags.emit.empty()) base.layer_code = name(job.code);
-  if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
-  const bool given = base.model_value || !base.model.empty();
-  if (!given) {
-    if (!job.model)
-      throw InputError(concat(one_line(flags.today), " ", said_of_model(job), job.model_lacks.starts_with("--") ? ", or" : ";",
-                              " give --model"));
-    const std::optional<Transformer> known = models::detail::find(job.model->name);
-    const bool plain = known && (job.products || job.model->products == ProductFormat::bits16) &&
-                       !job.model->edges_count_as_layers && job.model->loss_in_float32;
-    base.model = plain ? job.model->name : flags.today;
-    base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
-    return;
-  }
-  Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
-  if (job.model || job.dtype) set_dtype(model, model.dtype);
-  if (!job.model) {
-    if (job.dtype) base.model_value = with_dtype(model, *job.dtype);
-    return;
-  }
-  if (!detail::same_sizes(model, *job.model)) {
-    throw InputError(one_line(concat("--model ", model.name, " is not the model of ", flags.today, ": ", sizes_text(*job.model),
-                                     "; leave out --model")));
-  }
-  base.model_value = with_numbers_of(model, *job.model);
-}
-
 }  // namespace
-
-TodayFile read_today(PlanFlags& flags) {
-  Request& base = flags.base;
-  if (!base.cluster_value && base.cluster.empty())
-    throw InputError("--cluster is missing: --today needs to know the number of devices");
-  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster, base.device);
-  const std::string text = read_text(flags.today, "file of settings", 16);
-  if (flags.tokens > 0) {
-    base.global_batch = batch_of_tokens(flags);
-    flags.tokens = 0;
-  }
-  const GivenJob asked{.layers = base.model_value     ? base.model_value->layers
-                                 : base.model.empty() ? 0
-                                                      : resolve_model(base.model).layers,
-                       .global_batch = base.global_batch,
-                       .microbatch = to_number<std::int64_t>(base.microbatch).value_or(0)};
-  TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
-  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), asked);
-  FrameworkJob& job = file.job;
-  const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
-    if (given > 0 && said > 0 && given != said) {
-      throw InputError(concat(flag, " ", given, " is not what ", one_line(flags.today), " says, ", said, "; leave out ", flag));
-    }
-    if (given == 0) given = said;
-  };
-  agree("--sequence", base.sequence, job.sequence);
-  agree("--global-batch", base.global_batch, job.global_batch);
-  if (!base.layer_code.empty()) job.code = parse_layer_code(base.layer_code);
-  if (base.attention == "fused") job.fused_attention = true;
-  take_model(flags, job);
-  if (!flags.is_given("--cuda-graphs") && base.cost.starts_with("kernels")) base.cuda_graphs = name(job.graphs);
-  if (!job.recompute) {
-    const bool any = base.recompute == "any" || base.recompute == "auto";
-    job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).policy;
-    if (any)
-      job.notes.push_back(
-          concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));
-  }
-  return file;
-}
 
 void take_optimizer(FrameworkJob& job, Request& request) {
   if (job.optimizer_bytes == 0) return;
@@ -286,6 +180,15 @@ std::string today_text(const Today& today, const Planned& planned) {
                   today.plan.layout.microbatch_size, recompute_text(today.request, today.plan), format_duration(summary.makespan),
                   format_rounded(summary.tokens_per_device_per_second), format_memory(summary.fullest()),
                   summary.fits() ? "" : ", which does not fit");
+  if (const LoggedRun& run = today.file.job.measured; run.step_seconds > 0) {
+    text += fmt::format("       measured {} a step, predicted {} ({}{})", format_duration(seconds(run.step_seconds)),
+                        format_duration(summary.makespan), to_seconds(summary.makespan) < run.step_seconds ? "-" : "+",
+                        format_percent(std::abs(to_seconds(summary.makespan) / run.step_seconds - 1)));
+    if (run.allocated_bytes > 0)
+      text += fmt::format("; allocated {}, predicted {}", format_memory(Bytes{run.allocated_bytes}),
+                          format_memory(summary.fullest()));
+    text += "\n";
+  }
   if (!planned.result.plans.empty()) {
     const Summary& use = planned.use().summary;
     const double lost = 1 - use.makespan / summary.makespan;
@@ -310,6 +213,9 @@ Json today_json(const Today& today, const Planned& planned) {
   json["file"] = one_line(planned.flags.today);
   json["framework"] = name(today.file.framework);
   json["fits"] = today.plan.summary.fits();
+  const LoggedRun& run = today.file.job.measured;
+  if (run.step_seconds > 0) json["measured_s"] = run.step_seconds;
+  if (run.allocated_bytes > 0) json["measured_allocated_bytes"] = run.allocated_bytes;
   json["command"] = command_of(today.flags, today.request, today.plan);
   json["lost"] = planned.result.plans.empty() ? 0.0 : 1 - planned.best().makespan / today.plan.summary.makespan;
   json["changes"] = Json::array();

@@ -3,6 +3,7 @@
 // (properties/frameworks_test.cpp).
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -81,6 +82,44 @@ TEST_CASE("what is run today is simulated beside the best, with what is lost and
     CAPTURE(part);
     CHECK(text.out.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("a script with its arguments, a log with its times, and what is not known in them") {
+  const support::Folder folder;
+  std::string text = script;
+  text.replace(text.find("TP=2"), 4, "TP=$1");
+  const std::string file = folder.write("train.sh", text + "\n");
+  const std::string plan = "plan --json - --budget 1 --cluster 2x4 --today ";
+  const json expected = parsed(run(plan + folder.write("as_it_was.sh", script))).at("today");
+  const json given = parsed(run(plan + file + " --args 2 --env NAME=x")).at("today");
+  CHECK(given.at("makespan_ps") == expected.at("makespan_ps"));
+  CHECK_FALSE(given.contains("measured_s"));
+  const auto missing = run(plan + file);
+  CHECK(missing.code == 2);
+  CHECK(missing.err.find("$1 is not set in this file; write its value, set it before, or give it by --args") !=
+        std::string::npos);
+  CHECK(run(plan + file + " --args 2 --env x").err.find("write --env TP=4") != std::string::npos);
+  const std::string fork = folder.write("fork.sh", script.substr(0, script.size() - 1) + " --data-impl mmap\n");
+  CHECK(parsed(run(plan + fork)).at("today").at("notes").at(0).get<std::string>().find("left out: --data-impl in line 15") !=
+        std::string::npos);
+  CHECK(run(plan + fork + " --strict").err.find("line 15: unknown Megatron-LM flag '--data-impl'") != std::string::npos);
+
+  std::string log = "--- arguments ---\n  bf16 ... True\n  attention_dropout .. 0\n  hidden_dropout .. 0\n";
+  for (const char* argument :
+       {"num_layers .. 8", "hidden_size .. 512", "num_attention_heads .. 8", "ffn_hidden_size .. 1408", "swiglu .. True",
+        "vocab_size .. 32000", "seq_length .. 2048", "tensor_model_parallel_size .. 2", "pipeline_model_parallel_size .. 2",
+        "micro_batch_size .. 1", "global_batch_size .. 16", "recompute_granularity .. full", "recompute_method .. uniform",
+        "recompute_num_layers .. 1", "world_size .. 8"})
+    log += std::string{"  "} + argument + "\n";
+  log +=
+      "--- end of arguments ---\n iteration 2/ 9 | elapsed time per iteration (ms): 250.0 |\n"
+      "[Rank 0] (after 2 iterations) memory (MB) | allocated: 1.0 | max allocated: 2048.0 |\n";
+  const std::string path = folder.write("run.log", log);
+  const json read = parsed(run(plan + path)).at("today");
+  CHECK(read.at("makespan_ps") == expected.at("makespan_ps"));
+  CHECK(read.at("measured_s") == 0.25);
+  CHECK(read.at("measured_allocated_bytes") == std::int64_t{2} << 30);
+  CHECK(run("plan --budget 1 --cluster 2x4 --today " + path).out.find("measured 250 ms a step, predicted ") != std::string::npos);
 }
 
 TEST_CASE("the settings that are printed are those of the best plan that the framework can run, and read back") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "support/text.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
@@ -27,11 +28,18 @@ inline std::string listed(const tawpipe::SettingsText& found) {
 /// The message of the error, or nothing.
 inline std::string refusal(const std::string& text) {
   try {
-    tawpipe::read_settings(tawpipe::megatron_table(), flags_of(text));
+    tawpipe::SettingsText found = flags_of(text);
+    found.strict = true;
+    tawpipe::read_settings(tawpipe::megatron_table(), std::move(found));
     return {};
   } catch (const tawpipe::InputError& error) {
     return error.what();
   }
+}
+
+/// The notes of a script that is read, one a line.
+inline std::string notes_of(const std::string& text) {
+  return tawpipe::join(tawpipe::read_settings(tawpipe::megatron_table(), flags_of(text)).notes, "\n");
 }
 
 }  // namespace support

@@ -131,6 +131,7 @@ inline void read_deepspeed_optimizer(ReadSettings<DeepspeedSettings>& read, Fram
 /// @throws InputError  naming setting, line and what would be right
 inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
   SettingsText settings = json_settings(text, source);
+  settings.strict = given.strict;
   const std::vector<std::string> filled_in = detail::take_auto(settings);
   const auto is_auto = [&](std::string_view name) {
     return std::find(filled_in.begin(), filled_in.end(), name) != filled_in.end();

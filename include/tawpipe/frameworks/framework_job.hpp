@@ -23,6 +23,16 @@ struct GivenJob {
   int layers = 0;  ///< of the model
   std::int64_t global_batch = 0;
   std::int64_t microbatch = 0;
+  bool model = false;  ///< so that the settings need not say it
+  int vocab = 0;       ///< tokens, where the settings name a tokenizer only
+  ScriptInputs script = {};
+  bool strict = false;  ///< an unknown name is an error
+};
+
+/// What a log of training says; 0: nothing.
+struct LoggedRun {
+  double step_seconds = 0;           ///< the middle one
+  std::int64_t allocated_bytes = 0;  ///< the most of a rank
 };
 
 /// One way to train, complete except for what the framework's settings cannot express.
@@ -64,6 +74,7 @@ struct FrameworkJob {
   std::optional<Transformer> model = {};  ///< if the settings give all of it
   std::string model_lacks = {};           ///< otherwise what is missing
   std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
+  LoggedRun measured = {};                ///< what the same text, a log, says of a run
 
   bool has_experts() const { return model && model->is_routed(); }
   bool shards() const { return sharding != StateSharding::none; }
@@ -91,11 +102,7 @@ struct FrameworkJob {
 /// What the job's settings lack of its model, and where to add it. @pre it has none
 inline std::string said_of_model(const FrameworkJob& job) {
   const bool flags = job.model_lacks.starts_with("--");
-  const bool vocab = job.model_lacks == "--vocab-size";
-  return concat("does not say ", job.model_lacks,
-                vocab   ? "; add --vocab-size and the number of the tokenizer's tokens to its command"
-                : flags ? "; add them to its command"
-                        : "");
+  return concat("does not say ", job.model_lacks, flags ? "; add them to its command" : "");
 }
 
 /// A plan's choice as a job, with the switches of its problem.

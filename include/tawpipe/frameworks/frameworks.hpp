@@ -33,12 +33,12 @@ constexpr std::string_view title(Framework framework) {
 inline Framework parse_framework(std::string_view text) { return detail::parse_name<Framework, frameworks>("framework", text); }
 
 /// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file name ending
-/// in .toml) torchtitan's, a script Megatron-LM's.
+/// in .toml) or a script that starts it torchtitan's, another script or a log Megatron-LM's.
 /// @throws InputError  for the name of a YAML or Python file
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
   if (path.ends_with(".toml")) return Framework::torchtitan;
-  if (path.ends_with(".sh")) return Framework::megatron;
+  if (path.ends_with(".sh")) return is_torchtitan_script(text) ? Framework::torchtitan : Framework::megatron;
   if (path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".py")) {
     throw InputError(one_line(concat(path, " is in ", path.ends_with(".py") ? "Python" : "YAML",
                                      ", which is not read; a script with Megatron-LM's flags, torchtitan's TOML and DeepSpeed's "
@@ -50,6 +50,7 @@ inline Framework framework_of(std::string_view text, std::string_view path) {
     if (line.empty() || line[0] == '#') continue;
     return line[0] == '{'                                  ? Framework::deepspeed
            : line[0] == '[' && line.find(']') != line.npos ? Framework::torchtitan
+           : is_torchtitan_script(text)                    ? Framework::torchtitan
                                                            : Framework::megatron;
   }
   return Framework::megatron;
@@ -61,9 +62,9 @@ inline FrameworkJob read_job(Framework framework, std::string_view text, std::st
                              const GivenJob& given = {}) {
   switch (framework) {
     case Framework::megatron:
-      return megatron_job(text, source, devices);
+      return megatron_job(text, source, devices, given);
     case Framework::torchtitan:
-      return torchtitan_job(text, source, devices, given.layers);
+      return torchtitan_job(text, source, devices, given);
     case Framework::deepspeed:
       return deepspeed_job(text, source, devices, given);
   }

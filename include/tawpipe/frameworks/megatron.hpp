@@ -9,16 +9,29 @@
 #include <vector>
 
 #include "tawpipe/frameworks/detail/megatron_reading.hpp"
+#include "tawpipe/frameworks/detail/tokenizers.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
+#include "tawpipe/frameworks/megatron_log.hpp"
 #include "tawpipe/frameworks/shell_settings.hpp"
 
 namespace tawpipe::inline v0 {
 
+/// The flags in a script, or in a log. @throws InputError
+inline ReadSettings<MegatronFlags> read_megatron(std::string_view text, std::string_view source, const GivenJob& given) {
+  SettingsText found =
+      is_megatron_log(text) ? megatron_log_settings(text, source) : shell_settings(megatron_table(), text, source, given.script);
+  found.strict = given.strict;
+  ReadSettings<MegatronFlags> read = read_settings(megatron_table(), std::move(found));
+  if (read.values.partition.find("embedding") != std::string::npos) read.values.embedding_counts = read.values.loss_counts = true;
+  if (!given.model) detail::assume_vocabulary(read, given.vocab);
+  return read;
+}
+
 /// The model that Megatron-LM's flags describe. @throws InputError  naming the flags that are
 /// missing
 inline Transformer megatron_model(std::string_view text, std::string_view source) {
-  const ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
+  const ReadSettings<MegatronFlags> read = read_megatron(text, source, {});
   FrameworkJob job;
   detail::read_megatron_model(read, job);
   if (!job.model) throw SettingError(one_line(concat(source, " ", said_of_model(job))));
@@ -26,12 +39,13 @@ inline Transformer megatron_model(std::string_view text, std::string_view source
   return *std::move(job.model);
 }
 
-/// The job that Megatron-LM's flags describe, on that many devices.
+/// The job that Megatron-LM's flags describe, on that many devices; of a log, with what it measured.
 /// @throws InputError  naming flag, line and what would be right
-inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices) {
-  ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
+inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
+  ReadSettings<MegatronFlags> read = read_megatron(text, source, given);
   MegatronFlags& flags = read.values;
   FrameworkJob job;
+  if (is_megatron_log(text)) job.measured = measured_by_megatron(text);
   for (const auto& [name, value] : {std::pair{"--micro-batch-size", flags.microbatch},
                                     {"--global-batch-size", flags.global_batch},
                                     {"--seq-length", flags.sequence}}) {
@@ -44,8 +58,8 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
   }
   if (read.text.processes > 0 && read.text.processes != devices) {
-    read.text.fail(read.text.launch_line, concat("--nnodes x --nproc_per_node is ", read.text.processes,
-                                                 " processes, and the cluster has ", devices, " devices"));
+    read.text.fail(read.text.launch_line, concat(is_megatron_log(text) ? "world_size is " : "--nnodes x --nproc_per_node is ",
+                                                 read.text.processes, " processes, and the cluster has ", devices, " devices"));
   }
   job.edges_count_as_layers = flags.embedding_counts && flags.loss_counts;
   job.stage_cut = detail::megatron_stage_cut(read);
@@ -61,12 +75,13 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   detail::share_megatron_experts(read, job.mesh);
 
   const int slots = flags.layers + (flags.embedding_counts ? 1 : 0) + (flags.loss_counts ? 1 : 0);
-  const bool given = !job.stage_cut.layers.empty();
-  if (flags.layers > 0 && !given && slots % flags.pipeline != 0) {
+  const bool cut_given = !job.stage_cut.layers.empty();
+  if (flags.layers > 0 && !cut_given && slots % flags.pipeline != 0) {
     read.fail("--pipeline-model-parallel-size", concat(slots, " layers cannot be shared equally by ", flags.pipeline, " stages"));
   }
   const int layers_a_stage = slots / flags.pipeline;
-  int chunks = given ? static_cast<int>(std::ssize(job.stage_cut.layers)) / flags.pipeline : std::max(1, flags.virtual_stages);
+  int chunks =
+      cut_given ? static_cast<int>(std::ssize(job.stage_cut.layers)) / flags.pipeline : std::max(1, flags.virtual_stages);
   if (flags.virtual_layers > 0) {
     if (flags.virtual_stages > 0)
       read.fail("--num-virtual-stages-per-pipeline-rank", "not with --num-layers-per-virtual-pipeline-stage");
@@ -78,7 +93,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     chunks = layers_a_stage / flags.virtual_layers;
   }
   if (chunks > 1 && flags.pipeline == 1) {
-    read.fail(given                      ? "--pipeline-model-parallel-layout"
+    read.fail(cut_given                  ? "--pipeline-model-parallel-layout"
               : flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage"
                                          : "--num-virtual-stages-per-pipeline-rank",
               "needs --pipeline-model-parallel-size above 1");

@@ -61,6 +61,8 @@ struct MegatronFlags {
   std::string method;
   int recompute_layers = 0;
   bool recompute_activations = false;
+  bool checkpoint_activations = false;   ///< up to core 0.1: full recomputation
+  bool deepspeed_checkpointing = false;  ///< the same by Megatron-DeepSpeed
   std::string recompute_modules;
   bool recompute_experts = false;  ///< an old name of the module moe
   int layers = 0;
@@ -100,6 +102,7 @@ struct MegatronFlags {
   bool qkv_bias = false;
   bool embedding_counts = false;
   bool loss_counts = false;
+  std::string partition;  ///< of Megatron-DeepSpeed: "type:transformer|embedding": both count
   bool bf16 = false;
   bool fp16 = false;
   std::string fp8;
@@ -139,6 +142,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--pipeline-model-parallel-layout", &F::layout},
                  {"--account-for-embedding-in-pipeline-split", &F::embedding_counts},
                  {"--account-for-loss-in-pipeline-split", &F::loss_counts},
+                 {"--pp-partition-method", &F::partition},
                  {"--context-parallel-size", &F::context},
                  {"--cp-comm-type", &F::context_exchange, {"p2p", "all_gather", "allgather", "a2a", "a2a+p2p"}},
                  {"--hierarchical-context-parallel-sizes", &F::context_levels, {}, true},
@@ -181,6 +185,8 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--recompute-method", &F::method, {"uniform", "block"}},
                  {"--recompute-num-layers", &F::recompute_layers},
                  {"--recompute-activations", &F::recompute_activations},
+                 {"--checkpoint-activations", &F::checkpoint_activations},
+                 {"--deepspeed-activation-checkpointing", &F::deepspeed_checkpointing},
                  {"--recompute-modules",
                   &F::recompute_modules,
                   {"core_attn", "mlp", "layernorm", "moe_act", "mla_up_proj", "moe", "shared_experts"},
@@ -243,7 +249,10 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
       .renamed = {{"--model-parallel-size", "--tensor-model-parallel-size"},
                   {"--batch-size", "--micro-batch-size"},
                   {"--encoder-seq-length", "--seq-length"},
-                  {"--encoder-num-layers", "--num-layers"}}};
+                  {"--encoder-num-layers", "--num-layers"},
+                  {"--activations-checkpoint-method", "--recompute-method"},
+                  {"--activations-checkpoint-num-layers", "--recompute-num-layers"},
+                  {"--checkpoint-num-layers", "--recompute-num-layers"}}};
   return table;
 }
 

@@ -24,6 +24,12 @@ class SettingError : public InputError {
   using InputError::InputError;
 };
 
+/// What a script is started with.
+struct ScriptInputs {
+  std::vector<std::string> arguments = {};
+  std::vector<std::pair<std::string, std::string>> environment = {};
+};
+
 /// One setting in a text: `--micro-batch-size 4` in line 12.
 struct Setting {
   std::string name;
@@ -37,8 +43,11 @@ struct Setting {
 struct SettingsText {
   std::string source;
   std::vector<Setting> settings;
-  std::int64_t processes = 0;  ///< that its command starts on all nodes; 0: not said
-  int launch_line = 0;         ///< of that command
+  std::int64_t processes = 0;            ///< that its command starts on all nodes; 0: not said
+  int launch_line = 0;                   ///< of that command
+  std::vector<std::string> notes = {};   ///< what was assumed, with its line
+  std::vector<std::string> errors = {};  ///< what else is wrong with it
+  bool strict = false;                   ///< an unknown name is an error
 
   /// @throws SettingError  naming the line
   [[noreturn]] void fail(int line, std::string_view why) const {
@@ -109,6 +118,11 @@ struct ReadSettings {
 
 namespace detail {
 
+/// "$1": an argument of a script.
+inline bool is_argument(std::string_view variable) {
+  return variable.size() > 1 && variable[0] == '$' && variable[1] >= '0' && variable[1] <= '9';
+}
+
 inline bool among(std::string_view word, std::string_view words) {
   for (const std::string_view each : split(words, ' ')) {
     if (each == word && !each.empty()) return true;
@@ -120,12 +134,34 @@ inline bool among(std::string_view word, std::string_view words) {
 template <class Settings>
 class SettingsReader {
  public:
-  SettingsReader(const SettingsTable<Settings>& table, SettingsText text) : table_{table}, read_{{}, std::move(text), {}} {}
+  SettingsReader(const SettingsTable<Settings>& table, SettingsText text) : table_{table}, read_{{}, std::move(text), {}} {
+    read_.notes = read_.text.notes;
+    errors_ = read_.text.errors;
+  }
 
   ReadSettings<Settings> read() {
     for (Setting& setting : read_.text.settings) {
       take_new_name(setting);
-      take(setting);
+      try {
+        take(setting);
+      } catch (const SettingError& error) {
+        errors_.emplace_back(error.what());
+      }
+    }
+    constexpr std::size_t shown = 20;
+    if (errors_.size() > shown) {
+      errors_.resize(shown);
+      errors_.emplace_back("and more");
+    }
+    if (!errors_.empty()) {
+      errors_.insert(errors_.end(), read_.text.notes.begin(), read_.text.notes.end());
+      throw SettingError(join(errors_, "\n"));
+    }
+    if (!unknown_.empty()) {
+      const bool one = unknown_.size() == 1;
+      read_.notes.push_back(
+          one_line(concat(read_.text.source, ": ", one ? "an unknown " : "unknown ", table_.kind, one ? "" : "s",
+                          ", left out: ", join(unknown_, ", "), " (--strict refuses ", one ? "it" : "them", ")")));
     }
     return std::move(read_);
   }
@@ -163,6 +199,12 @@ class SettingsReader {
       for (const std::string_view name : split(names, ' ')) known.emplace_back(name);
     }
     const std::string close = nearest(named, known);
+    const bool switched = among(close, table_.skipped) || among(close, table_.skipped_switches);
+    if (!read_.text.strict) {
+      const bool asks = !close.empty() && !switched;
+      unknown_.push_back(concat(named, " in line ", setting.line, asks ? concat(", near ", close) : ""));
+      return;
+    }
     read_.text.fail(setting.line, concat("unknown ", table_.kind, " ", quote(named),
                                          close.empty() ? std::string{} : concat("; did you mean ", quote(close), "?")));
   }
@@ -172,8 +214,10 @@ class SettingsReader {
   }
   void check_known(const Setting& setting) const {
     if (setting.unknown.empty()) return;
-    read_.text.fail(setting.unknown_line > 0 ? setting.unknown_line : setting.line,
-                    concat(setting.name, ": ", setting.unknown, " is not set in this file; write its value, or set it before"));
+    read_.text.fail(
+        setting.unknown_line > 0 ? setting.unknown_line : setting.line,
+        concat(setting.name, ": ", setting.unknown, " is not set in this file; write its value, set it before, or give it by ",
+               is_argument(setting.unknown) ? "--args" : "--env"));
   }
   const std::string& only_value(const Setting& setting, std::string_view expected) const {
     if (setting.values.size() == 1) return setting.values.front();
@@ -220,6 +264,8 @@ class SettingsReader {
 
   const SettingsTable<Settings>& table_;
   ReadSettings<Settings> read_;
+  std::vector<std::string> errors_;
+  std::vector<std::string> unknown_;
 };
 
 inline std::string value_text(bool value) { return value ? "true" : "false"; }
@@ -231,8 +277,9 @@ std::string value_text(Number value) {
 
 }  // namespace detail
 
-/// The values of a text's settings. @throws InputError  naming the setting, its line, what is wrong
-/// and the nearest name
+/// The values of a text's settings. Unknown names are left out, with a note.
+/// @throws InputError  with a line for each setting that is wrong: its name and line, what is wrong
+/// and, for an unknown one where the text is strict, the nearest name
 template <class Settings>
 ReadSettings<Settings> read_settings(const SettingsTable<Settings>& table, SettingsText text) {
   return detail::SettingsReader<Settings>{table, std::move(text)}.read();

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/detail/shell_words.hpp"
 
@@ -22,16 +26,36 @@ namespace detail {
 /// Reads a script from beginning to end, and keeps the words of each command.
 class ShellScript : private ShellWords {
  public:
-  ShellScript(std::string_view text, std::string_view source) : ShellWords{text, source} { read_commands(); }
+  /// @param flipped  choices that are made the other way round
+  ShellScript(std::string_view text, std::string_view source, const ScriptInputs& inputs = {}, std::set<std::size_t> flipped = {})
+      : ShellWords{text, source} {
+    choices_.flipped = std::move(flipped);
+    for (const auto& [name, value] : inputs.environment) variables_[name] = {{value, 0}};
+    ShellText arguments;
+    for (const std::string& argument : inputs.arguments) arguments.push_back({argument, 0});
+    set_arguments(arguments);
+    read_commands();
+  }
+  /// Reads what no command of the script starts: functions, and documents that are written to files.
+  void read_rest() {
+    std::vector<Part> rest = std::exchange(later_, {});
+    for (const auto& [name, body] : functions_) {
+      if (!called_.contains(name)) rest.push_back(body);
+    }
+    for (const Part& part : rest) read_text(part.text, part.line, true);
+  }
 
   const std::vector<ShellText>& commands() const { return commands_; }
-  /// The words of the arrays and texts that no other uses, in order.
+  const std::vector<ShellChoices::Choice>& choices() const { return choices_.made; }
+  /// The words of the arrays and texts with flags that no other uses, in order.
   ShellText values() const {
     ShellText all;
     std::set<std::string> passed = used_;
     for (const std::string& name : order_) {
       const auto found = variables_.find(name);
       if (found == variables_.end() || !passed.insert(name).second) continue;
+      if (std::none_of(found->second.begin(), found->second.end(), [](const auto& word) { return word.text.starts_with("--"); }))
+        continue;
       for (const ShellWord& word : found->second) all.push_back(resolved(word));
     }
     return all;
@@ -69,15 +93,20 @@ class ShellScript : private ShellWords {
         if (assigned && empty) own = undo_to(before);
         for (ShellWord& word : read_word()) words.push_back(std::move(word));
         if (!words.empty()) take_word(words, empty);
+        if (words.size() == 2 && words[0].text == "function") return read_function(words[1].text, line);
       }
     }
     if (std::exchange(in_test_, false)) fail(line, "[[ has no end");
+    if (words.size() == 1 && is_name(words[0].text) && peek() == '(') return read_function(words[0].text, line);
     const ShellText plain = resolved(words);
     const Known runs = conditions_.run();
     take_effects(plain, line);
-    if (!plain.empty() && runs != false && !read_inner(words, own, runs)) commands_.push_back(plain);
+    if (!plain.empty() && runs != false && !read_call(plain, runs) && !read_inner(words, own, runs)) commands_.push_back(plain);
+    if (!document_.text.empty()) read_document(plain, runs);
     const ShellJoin join = read_join();
-    conditions_.end_command(plain, assigned, join);
+    ShellText assumed = resolved(words, false);
+    for (ShellWord& word : assumed) word.unknown.clear();
+    conditions_.end_command(plain.empty() ? line : plain.front().line, plain, assumed, assigned, join, choices_);
     if (join == ShellJoin::clause || join == ShellJoin::falls) read_patterns(join == ShellJoin::falls);
     if (subshells_.empty()) undo_.clear();
   }
@@ -86,8 +115,7 @@ class ShellScript : private ShellWords {
   void take_word(ShellText& words, bool first) {
     const std::string word = words.back().text;
     if (word == "[[" && (words.size() == 1 || words[words.size() - 2].text == "!")) in_test_ = true;
-    const bool opens = word == "{" && words.size() == 3 && words.front().text == "function";
-    if ((!opens && (!first || words.size() != 1)) || !among(word, keywords)) return;
+    if (!first || words.size() != 1 || !among(word, keywords)) return;
     if (word == "case") {
       read_case();
     } else if (word != "exec" && word != "time") {
@@ -147,10 +175,14 @@ class ShellScript : private ShellWords {
   }
   void read_case() {
     skip(false);
-    const ShellWord value = read_single().front();
+    const int line = line_;
+    in_test_ = true;
+    ShellWord value = resolved(read_word().front(), false);
+    in_test_ = false;
+    value.line = line;
     skip(true);
     read_word();  // in
-    conditions_.begin_case(value.unknown.empty() ? std::optional<std::string>{value.text} : std::nullopt);
+    conditions_.begin_case(std::move(value));
     read_patterns(false);
   }
   /// `a | b)`, unless the case ends.
@@ -167,13 +199,14 @@ class ShellScript : private ShellWords {
       next();
     }
     if (peek() == ')') next();
-    conditions_.begin_clause(patterns, falls);
+    conditions_.begin_clause(patterns, falls, choices_);
   }
 
   /// Variables that a command sets.
   void take_effects(const ShellText& words, int line) {
     if (words.empty()) return;
     const std::string& command = words.front().text;
+    if (command == "shift" && conditions_.run() != false) return shift_arguments(words);
     const bool prints = command == "printf" && words.size() > 2 && words[1].text == "-v";
     if (!prints && !among(command, "for select read readarray mapfile getopts let unset")) return;
     for (std::size_t i = prints ? 2 : 1; i < words.size(); ++i) {
@@ -188,6 +221,58 @@ class ShellScript : private ShellWords {
       }
       if (prints || command == "for" || command == "select") return;
     }
+  }
+
+  // ---- functions, arguments and documents ----------------------------------------------------------
+
+  /// `NAME() {` or `function NAME {`: its body is kept, and read where it is called.
+  void read_function(const std::string& name, int line) {
+    if (peek() == '(') read_parentheses(line, "(");
+    skip(true);
+    const int first = line_;
+    const std::size_t begin = at_;
+    const ShellConditions outer = std::exchange(conditions_, ShellConditions{false});
+    do {
+      read_command();
+    } while (at_ < text_.size() && !conditions_.empty());
+    conditions_ = outer;
+    if (conditions_.run() == false) return;
+    functions_[name] = {std::string{text_.substr(begin, at_ - begin)}, first};
+  }
+  /// @return whether it is the call of a function
+  bool read_call(const ShellText& words, Known runs) {
+    const auto found = functions_.find(words.front().text);
+    if (found == functions_.end() || depth_ == max_depth) return false;
+    const ShellText before = variables_["@"];
+    set_arguments({words.begin() + 1, words.end()});
+    const Part body = found->second;
+    called_.insert(found->first);
+    read_text(body.text, body.line, runs);
+    set_arguments(before);
+    return true;
+  }
+  /// `sbatch <<END`: a script; of other commands, such as `cat`, one if there is no other.
+  void read_document(const ShellText& words, Known runs) {
+    const Part document = std::exchange(document_, {});
+    if (runs == false || depth_ == max_depth) return;
+    if (!words.empty() && words.front().text == "read" && is_name(words.back().text)) {
+      ShellText lines;
+      split_lines({document.text, document.line}, lines);
+      return assign(words.back().text, std::move(lines), false, document.line);
+    }
+    const auto starts = [](const ShellWord& word) {
+      return among(word.text.substr(word.text.rfind('/') + 1), "sbatch srun salloc qsub bsub sh bash ssh kubectl");
+    };
+    if (std::any_of(words.begin(), words.end(), starts)) return read_text(document.text, document.line, runs);
+    later_.push_back(document);
+  }
+  /// The commands of a text of the script itself, in which all that is set stays set.
+  void read_text(std::string_view text, int line, Known runs) {
+    const ShellConditions outer = std::exchange(conditions_, ShellConditions{runs});
+    const std::vector<std::size_t> subshells = std::exchange(subshells_, {undo_.size()});
+    inside(text, line, [&] { read_commands(); });
+    conditions_ = outer;
+    subshells_ = subshells;
   }
 
   /// The commands in the text of `eval TEXT` or `sh -c TEXT`.
@@ -208,11 +293,7 @@ class ShellScript : private ShellWords {
     if (depth_ == max_depth) return false;
     const std::size_t before = undo_.size();
     for (auto change = own.rbegin(); change != own.rend(); ++change) undo_.push_back(exchanged(std::move(*change)));
-    const ShellConditions outer = std::exchange(conditions_, ShellConditions{runs});
-    const std::vector<std::size_t> subshells = std::exchange(subshells_, {before});
-    inside(text, line, [&] { read_commands(); });
-    conditions_ = outer;
-    subshells_ = subshells;
+    read_text(text, line, runs);
     if (!evaluates) undo_to(before);
     return true;
   }
@@ -238,15 +319,22 @@ class ShellScript : private ShellWords {
     const bool document = peek() == '<' && peek(1) == '<' && peek(2) != '<';
     while (peek() == '<' || peek() == '>' || peek() == '&' || peek() == '-') next();
     skip(false);
+    const bool quoted = at_any("'\"\\");
     const ShellText words = read_word();
     if (!document || words.empty()) return;
-    while (peek() != '\n' && at_ < text_.size()) next();  // to the line that ends the document
+    while (peek() != '\n' && at_ < text_.size()) next();
+    if (at_ < text_.size()) next();
+    document_ = {"", line_};
     while (at_ < text_.size()) {
-      next();
       const std::size_t begin = at_;
       while (peek() != '\n' && at_ < text_.size()) ++at_;
-      if (trimmed(text_.substr(begin, at_ - begin)) == words.front().text) return;
+      const std::string_view line = text_.substr(begin, at_ - begin);
+      if (trimmed(line) == words.front().text) break;
+      document_.text += concat(line, "\n");
+      if (at_ < text_.size()) next();
     }
+    if (quoted) return;
+    for (std::size_t at = 0; (at = document_.text.find("\\$", at)) != std::string::npos; ++at) document_.text.erase(at, 1);
   }
 
   /// NAME=value, NAME+=value, NAME=(words), NAME[i]=value.
@@ -284,8 +372,19 @@ class ShellScript : private ShellWords {
     return true;
   }
 
+  /// A part of the text that is read at another place.
+  struct Part {
+    std::string text;
+    int line = 0;
+  };
+
   std::vector<std::size_t> subshells_;  ///< the changes before each
   std::vector<ShellText> commands_;
+  ShellChoices choices_;
+  std::map<std::string, Part> functions_;
+  std::set<std::string> called_;
+  Part document_;            ///< of the command that is being read
+  std::vector<Part> later_;  ///< documents of commands that may not run them
 };
 
 }  // namespace detail

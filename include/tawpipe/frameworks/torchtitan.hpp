@@ -9,6 +9,7 @@
 
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/toml_settings.hpp"
+#include "tawpipe/frameworks/torchtitan_command.hpp"
 #include "tawpipe/frameworks/torchtitan_table.hpp"
 #include "tawpipe/model/models.hpp"
 
@@ -130,10 +131,14 @@ inline void read_torchtitan_float8(ReadSettings<TorchtitanSettings>& read, Frame
 }  // namespace detail
 
 /// The job that torchtitan's settings describe, on that many devices.
-/// @param layers  of the model that is given in place of torchtitan's; 0: none
+/// @param text  a TOML, or a script that starts torchtitan
 /// @throws InputError  naming setting, line and what would be right
-inline FrameworkJob torchtitan_job(std::string_view text, std::string_view source, int devices, int layers) {
-  ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), toml_settings(text, source));
+inline FrameworkJob torchtitan_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
+  SettingsText found =
+      is_torchtitan_script(text) ? torchtitan_command_settings(text, source, given.script) : toml_settings(text, source);
+  found.strict = given.strict;
+  int layers = given.layers;
+  ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), std::move(found));
   const TorchtitanSettings& s = read.values;
   FrameworkJob job;
   const bool compiled = s.compiles_model();

@@ -19,7 +19,7 @@ namespace {
 
 std::string torchtitan_refusal(const std::string& text, int devices = 16) {
   try {
-    torchtitan_job(text, "job.toml", devices, 32);
+    torchtitan_job(text, "job.toml", devices, {.layers = 32, .strict = true});
     return {};
   } catch (const InputError& error) {
     return error.what();
@@ -27,7 +27,7 @@ std::string torchtitan_refusal(const std::string& text, int devices = 16) {
 }
 std::string deepspeed_refusal(const std::string& text, int devices = 16) {
   try {
-    deepspeed_job(text, "ds.json", devices);
+    deepspeed_job(text, "ds.json", devices, {.strict = true});
     return {};
   } catch (const InputError& error) {
     return error.what();
@@ -49,7 +49,7 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   const FrameworkJob fsdp = torchtitan_job(
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n"
       "[parallelism]\ntensor_parallel_degree = 2\n[activation_checkpoint]\nmode = 'none'\n",
-      "job.toml", 16, 0);
+      "job.toml", 16);
   CHECK(fsdp.choice.schedule == "fsdp");
   CHECK(fsdp.mesh.pipeline == 8);
   CHECK(fsdp.mesh.data == 1);
@@ -61,7 +61,7 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   CHECK(fsdp.model->loss_in_float32);
   CHECK(fsdp.model->code == tawpipe::LayerCode::torchtitan_eager);
 
-  const FrameworkJob ddp = torchtitan_job("[parallelism]\ndata_parallel_replicate_degree = 16\n", "job.toml", 16, 32);
+  const FrameworkJob ddp = torchtitan_job("[parallelism]\ndata_parallel_replicate_degree = 16\n", "job.toml", 16, {.layers = 32});
   CHECK(ddp.choice.schedule == "ddp");
   CHECK(ddp.mesh.data == 16);
   CHECK_FALSE(ddp.shards());
@@ -70,7 +70,7 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
 
   const FrameworkJob groups = torchtitan_job(
       "[parallelism]\ndata_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8\nfsdp_reshard_after_forward = 'never'\n",
-      "job.toml", 16, 32);
+      "job.toml", 16, {.layers = 32});
   CHECK(groups.mesh.pipeline == 8);
   CHECK(groups.mesh.data == 2);
   CHECK(groups.choice.options.at("reshard") == "off");
@@ -79,7 +79,7 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
       "[training]\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = 4\n"
       "pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 4\n"
       "pipeline_parallel_first_stage_less_layers = 0\npipeline_parallel_last_stage_less_layers = 0\n",
-      "job.toml", 16, 32);
+      "job.toml", 16, {.layers = 32});
   CHECK(pipeline.choice.schedule == "interleaved-1f1b");
   CHECK(pipeline.chunks() == 2);
   CHECK(pipeline.mesh.data == 4);
@@ -91,33 +91,33 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
 TEST_CASE("torchtitan: products in 8 bits, gathers of their weights, and training all in bfloat16") {
   const std::string start = "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = [\"quantize.linear.float8\"]\n";
   const std::string kept = "[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
-  const FrameworkJob plain = torchtitan_job(start + kept, "job.toml", 16, 0);
+  const FrameworkJob plain = torchtitan_job(start + kept, "job.toml", 16);
   CHECK(plain.model->products == ProductFormat::fp8);
   CHECK_FALSE(plain.model->narrow_gathers);
-  const FrameworkJob gathers = torchtitan_job(start + kept + "enable_fsdp_float8_all_gather = true\n", "job.toml", 16, 0);
+  const FrameworkJob gathers = torchtitan_job(start + kept + "enable_fsdp_float8_all_gather = true\n", "job.toml", 16);
   CHECK(gathers.model->narrow_gathers);
-  CHECK_FALSE(torchtitan_job(start + kept + "enable_fsdp_float8_all_gather = true\n", "job.toml", 1, 0).model->narrow_gathers);
+  CHECK_FALSE(torchtitan_job(start + kept + "enable_fsdp_float8_all_gather = true\n", "job.toml", 1).model->narrow_gathers);
   REQUIRE(torchtitan_cannot(gathers).empty());
   const std::string text = torchtitan_text(gathers, {});
   CHECK(text.find("converters = [\"quantize.linear.float8\"]\n") != std::string::npos);
   CHECK(text.find("[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\nfilter_fqns = [\"output\"]\n") !=
         std::string::npos);
-  CHECK(torchtitan_job(text, "job.toml", 16, 0).model->narrow_gathers);
-  const FrameworkJob rows = torchtitan_job(start + kept + "recipe_name = 'rowwise'\n", "job.toml", 16, 0);
+  CHECK(torchtitan_job(text, "job.toml", 16).model->narrow_gathers);
+  const FrameworkJob rows = torchtitan_job(start + kept + "recipe_name = 'rowwise'\n", "job.toml", 16);
   CHECK(rows.model->products == ProductFormat::fp8_rows);
   CHECK(torchtitan_text(rows, {}).find("recipe_name = \"rowwise\"\n") != std::string::npos);
-  CHECK(torchtitan_job(start, "job.toml", 16, 0).notes.size() == plain.notes.size() + 1);  // the output matrix too
+  CHECK(torchtitan_job(start, "job.toml", 16).notes.size() == plain.notes.size() + 1);  // the output matrix too
   CHECK(torchtitan_refusal(start + kept + "recipe_name = 'rowwise'\nenable_fsdp_float8_all_gather = true\n")
             .find("line 8: quantize.linear.float8.enable_fsdp_float8_all_gather: needs one scale a tensor") != std::string::npos);
 
   const Problem base{.cluster = support::cluster(16, 2), .model = models::named("llama-3-8b"), .sequence = 4096};
   const std::string unnamed = "[model]\nconverters = [\"quantize.linear.float8\"]\n" + kept;
-  const FrameworkJob given = torchtitan_job(unnamed + "recipe_name = 'rowwise'\n", "job.toml", 16, 32);
+  const FrameworkJob given = torchtitan_job(unnamed + "recipe_name = 'rowwise'\n", "job.toml", 16, {.layers = 32});
   CHECK_FALSE(given.model);
   CHECK(problem_of(given, base).model->products == ProductFormat::fp8_rows);
 
   FrameworkJob narrow =
-      torchtitan_job("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ndtype = \"bfloat16\"\n", "job.toml", 16, 0);
+      torchtitan_job("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ndtype = \"bfloat16\"\n", "job.toml", 16);
   CHECK(narrow.gradient_bytes == 2);
   CHECK(*optimizer_of(narrow) == OptimizerBytes{.master = 0, .moment = 2});
   REQUIRE(torchtitan_cannot(narrow).empty());
@@ -253,7 +253,7 @@ TEST_CASE("torchtitan: settings of older releases are read, with a note") {
       "[model]\nname = \"llama3\"\nflavor = \"70B\"\nconverters = \"float8\"\n[training]\nbatch_size = 2\nseq_len = 8192\n"
       "compile = true\n[parallelism]\ntensor_parallel_degree = 8\n[activation_checkpoint]\nmode = 'full'\n"
       "[float8]\nenable_fsdp_float8_all_gather = true\nfilter_fqns = \"output\"\n",
-      "job.toml", 64, 0);
+      "job.toml", 64);
   CHECK(job.microbatch_size == 2);
   CHECK(job.products == ProductFormat::fp8);
   CHECK(job.narrow_gathers);
@@ -269,7 +269,7 @@ TEST_CASE("torchtitan: recomputation that stops early is read and written") {
         "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n"
         "[activation_checkpoint]\nmode = 'full'\n" +
             more,
-        "job.toml", 8, 0);
+        "job.toml", 8);
   };
   CHECK_FALSE(job("").model->stops_early());  // its own default, where nothing is compiled
   const FrameworkJob stops = job("early_stop = true\n");

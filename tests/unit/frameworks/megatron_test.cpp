@@ -20,10 +20,12 @@ const std::string model =
     "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu --vocab-size 32000 "
     "--untie-embeddings-and-output-weights --seq-length 4096 --micro-batch-size 1 --attention-dropout 0 --hidden-dropout 0.0 ";
 
-FrameworkJob job(const std::string& flags, int devices = 32) { return megatron_job("p.py " + model + flags, "run.sh", devices); }
+FrameworkJob job(const std::string& flags, int devices = 32, bool strict = false) {
+  return megatron_job("p.py " + model + flags, "run.sh", devices, {.strict = strict});
+}
 std::string refusal(const std::string& flags, int devices = 32) {
   try {
-    job(flags, devices);
+    job(flags, devices, true);
     return {};
   } catch (const InputError& error) {
     return error.what();
@@ -127,7 +129,12 @@ TEST_CASE("a wrong flag is named with its line and what would be right") {
   CHECK(refusal("--global-batch-size 33").find("--global-batch-size: 33 sequences are not a multiple of 1 a microbatch x 32") !=
         std::string::npos);
   CHECK(refusal("--overlap-param-gather").find("needs --use-distributed-optimizer") != std::string::npos);
-  CHECK(refusal("--checkpoint-activations").find("it is --recompute-granularity full") != std::string::npos);
+  for (const char* old : {"--checkpoint-activations", "--activations-checkpoint-method uniform --checkpoint-num-layers 1",
+                          "--deepspeed-activation-checkpointing"}) {
+    const FrameworkJob full = job(old);
+    CHECK(full.recompute == Recompute::full);
+    CHECK(full.notes.back().find("an old flag, read as --recompute-granularity full") != std::string::npos);
+  }
   CHECK(refusal("--bf16 --fp16").find("--fp16: not with --bf16") != std::string::npos);
 }
 
@@ -292,9 +299,24 @@ TEST_CASE("a model that is not all said is named by what it lacks") {
   CHECK_FALSE(part.model);
   CHECK(part.model_lacks == "--hidden-size, --num-attention-heads, --vocab-size");
   CHECK(said_of_model(part) == "does not say --hidden-size, --num-attention-heads, --vocab-size; add them to its command");
-  CHECK_THROWS_WITH_AS(
-      megatron_model("p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4", "run.sh"),
-      "run.sh does not say --vocab-size; add --vocab-size and the number of the tokenizer's tokens to its command", InputError);
+  const auto vocabulary = [](const std::string& flags, const GivenJob& given = {}) {
+    const FrameworkJob job = megatron_job(
+        "p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 "
+        "--attention-dropout 0 --hidden-dropout 0 " +
+            flags,
+        "run.sh", 4, given);
+    return concat(job.model ? job.model->vocab : 0, " ", join(job.notes, ""));
+  };
+  CHECK(vocabulary("--tokenizer-type Llama2Tokenizer --tokenizer-model /t.model") ==
+        "32000 run.sh, line 1: --tokenizer-type: a vocabulary of 32000 tokens is assumed; --vocab-size says another");
+  CHECK(vocabulary("--tokenizer-type HuggingFaceTokenizer --tokenizer-model /m/Qwen2.5-7B").starts_with("151936 "));
+  CHECK(vocabulary("--vocab-file v.json --merge-file m.txt").starts_with("50257 run.sh, line 1: --merge-file"));
+  CHECK(vocabulary("--tokenizer-type NullTokenizer").find("128256 tokens are assumed; --vocab-size says how many") !=
+        std::string::npos);
+  CHECK(vocabulary("--tokenizer-type Llama2Tokenizer", {.vocab = 99}) == "99 ");
+  CHECK(vocabulary("--tokenizer-type Llama2Tokenizer", {.model = true}) == "0 ");
+  CHECK_THROWS_WITH_AS(megatron_model("p.py --num-layers 4 --hidden-size 64 --vocab-size 9", "run.sh"),
+                       "run.sh does not say --num-attention-heads; add them to its command", InputError);
   const FrameworkJob gpt = megatron_job(
       "p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 "
       "--micro-batch-size 2 --group-query-attention --num-query-groups 2",

@@ -15,6 +15,7 @@ namespace shell_conditions_test {
 using support::flags_of;
 using support::has;
 using support::listed;
+using support::notes_of;
 using support::refusal;
 
 TEST_CASE("an assignment after && counts if the test before it holds") {
@@ -35,11 +36,20 @@ TEST_CASE("an assignment after && counts if the test before it holds") {
     CHECK(with(concat(test, " && ARGS=\"$ARGS --swiglu\"")) == without);
     CHECK(with(concat("if ", test, "; then ARGS=\"$ARGS --swiglu\"; fi")) == without);
   }
-  for (const char* test : {"grep -q H200 /etc/gpu", "(( X > 8 ))", "test -f x", "[[ -n $X && $TP == 4 ]]", "python check.py"}) {
+  const auto undecided = [](const std::string& test, const char* flag) {
+    return concat("ARGS=--bf16\n", test, " && ARGS=\"$ARGS ", flag, "\"\npretrain_gpt.py --num-layers 4 $ARGS\n");
+  };
+  for (const char* test : {"grep -q H200 /etc/gpu", "(( X > 8 ))", "test -f x", "python check.py"}) {
     CAPTURE(std::string{test});
-    CHECK(has(refusal(concat("ARGS=--bf16\n", test, " && ARGS=\"$ARGS --swiglu\"\npretrain_gpt.py --num-layers 4 $ARGS\n")),
-              "$ARGS, set under a condition in line 2,"));
+    CHECK(refusal(undecided(test, "--swiglu")) ==
+          "run.sh, line 2: only a run could tell whether this holds, and it decides --swiglu; give a file with one of its "
+          "branches");
+    CHECK(notes_of(undecided(test, "--save out")).empty());
   }
+  CHECK(notes_of(undecided("[[ -n $X && $TP == 4 ]]", "--swiglu")) ==
+        "run.sh, line 2: $X is not set, and taken as empty; it decides --swiglu (--env)");
+  CHECK(notes_of(undecided("[ $1 = fp8 ]", "--swiglu")) ==
+        "run.sh, line 2: $1 is not set, and taken as empty; it decides --swiglu (--args)");
 }
 
 TEST_CASE("case with a value that the script sets") {
@@ -52,8 +62,9 @@ TEST_CASE("case with a value that the script sets") {
   CHECK(layers("7B") == "8: --num-layers 32\n");
   CHECK(layers("70B") == "8: --num-layers 80\n");
   CHECK(layers("x") == "8: --num-layers 4\n");
-  CHECK(has(refusal("case $1 in\n8B) LAYERS=32 ;;\n*) LAYERS=4 ;;\nesac\np.py --num-layers $LAYERS\n"),
-            "$LAYERS, set under a condition in line 3,"));
+  const std::string by_size = "case $1 in\n8B) LAYERS=32 ;;\n*) LAYERS=4 ;;\nesac\np.py --num-layers $LAYERS\n";
+  CHECK(has(notes_of(by_size), "line 1: $1 is not set, and taken as empty; it decides --num-layers (--args)"));
+  CHECK(listed(shell_settings(megatron_table(), by_size, "run.sh", {.arguments = {"8B"}})) == "5: --num-layers 32\n");
   CHECK(has(refusal("S=a\ncase $S in a) L=3 ;& b) L=4 ;; esac\np.py --num-layers $L\n"), "set under a condition in line 2"));
   CHECK(listed(flags_of("S=a\ncase $S in b) if x; then L=1; fi;; a) L=3;; esac; L2=$L\np.py --num-layers $L2\n")) ==
         "3: --num-layers 3\n");
@@ -63,7 +74,8 @@ TEST_CASE("what a branch, a loop or a function sets") {
   CHECK(listed(flags_of("if false; then L=1\nelif (( 2 > 1 )); then L=2\nelse L=3; fi\np.py --num-layers $L\n")) ==
         "4: --num-layers 2\n");
   CHECK(has(refusal("L=1\nfor L in 2 3; do x; done\np.py --num-layers $L\n"), "$L, set"));
-  CHECK(has(refusal("L=1\nfunction f {\nL=2\n}\np.py --num-layers $L\n"), "$L, set under a condition in line 3"));
+  CHECK(has(refusal("L=1\nwhile x; do L=2; done\np.py --num-layers $L\n"), "$L, set under a condition in line 2"));
+  CHECK(listed(flags_of("L=1\nwhile [ -n \"$1\" ]; do L=2; shift; done\np.py --num-layers $L\n")) == "3: --num-layers 1\n");
   CHECK(has(refusal("L=1\nread L < x\np.py --num-layers $L\n"), "$L, set by read in line 2,"));
   CHECK(has(refusal("L=1\n((L++))\np.py --num-layers $L\n"), "$L, set by arithmetic in line 2,"));
   CHECK(has(refusal("L=1\nlet L=2*2\np.py --num-layers $L\n"), "$L, set by let in line 2,"));

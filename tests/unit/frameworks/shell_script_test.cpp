@@ -15,6 +15,7 @@ namespace shell_script_test {
 
 using support::flags_of;
 using support::listed;
+using support::notes_of;
 using support::refusal;
 
 TEST_CASE("a command's flags are those after the program, with the lines that they stand in") {
@@ -73,14 +74,14 @@ TEST_CASE("conditions on values that the script sets are decided") {
         layers + "2: --swiglu\n");
   CHECK(with("[ -n \"$E\" ] && B=--x\n[ -z \"$E\" ] && B=--bf16 || B=--x\nA=()\n") == layers + "3: --bf16\n");
   CHECK(with("if ! true; then A=(--x); fi\nif ! [ $N -eq 3 ]; then A=(--bf16); fi\n\n") == layers + "3: --bf16\n");
-  // What cannot be decided: a variable that is not set, a pattern, a subshell, a call.
-  for (const char* test : {"[ $X = 1 ]", "[[ $D == f* ]]", "(( N > X ))", "[[ $D == fp8 && $X == 2 ]]", "nvidia-smi", "[ -f x ]",
-                           "true | false", "[[ $D =~ ^(a|fp8)$ ]]", "(true)", "test -d x"}) {
+  // What only a run could tell: a pattern, a subshell, a call.
+  for (const char* test :
+       {"[[ $D == f* ]]", "(( N > X ))", "nvidia-smi", "[ -f x ]", "[[ $D =~ ^(a|fp8)$ ]]", "(true)", "test -d x"}) {
     CAPTURE(test);
     CHECK(refusal(concat("D=fp8; N=2\nif ", test, "; then\n A=(--bf16)\nfi\n", "pretrain_gpt.py --num-layers 4 ${A[@]}\n"))
-              .find("$A, set under a condition in line 3") != std::string::npos);
+              .starts_with("run.sh, line 2: only a run could tell whether this holds, and it decides --bf16"));
   }
-  CHECK(refusal("mkdir x || TP=3\npretrain_gpt.py --tensor-model-parallel-size $TP\n").find("under a condition") !=
+  CHECK(refusal("mkdir x || TP=3\npretrain_gpt.py --tensor-model-parallel-size $TP\n").find("$TP is not set") !=
         std::string::npos);
   CHECK(refusal("mkdir x && TP=2\npretrain_gpt.py --tensor-model-parallel-size $TP\n").empty());
 }
@@ -94,15 +95,20 @@ TEST_CASE("an unquoted array's words are split at spaces, as bash does") {
 
 TEST_CASE("what only a run could tell is an error where it may matter") {
   CHECK(refusal("pretrain_gpt.py --num-layers $LAYERS\n") ==
-        "run.sh, line 1: --num-layers: $LAYERS is not set in this file; write its value, or set it before");
+        "run.sh, line 1: --num-layers: $LAYERS is not set in this file; write its value, set it before, or give it by --env");
   CHECK(refusal("pretrain_gpt.py --num-layers 4 \\\n --micro-batch-size `nproc`\n").find("line 2: --micro-batch-size: `...`") !=
         std::string::npos);
-  CHECK(refusal("if nvidia-smi; then\n TP=2\nfi\npretrain_gpt.py --tensor-model-parallel-size $TP\n")
-            .find("$TP, set under a condition in line 2, is not set") != std::string::npos);
-  CHECK(refusal("pretrain_gpt.py --num-layers 4 ${EXTRA[@]}\n").find("${EXTRA[@]} is not set in this file and may hold flags") !=
-        std::string::npos);
-  CHECK(refusal("pretrain_gpt.py --num-layers 4 --lr 0.1 $EXTRA\n").find("line 1: $EXTRA") != std::string::npos);
-  CHECK(refusal("pretrain_gpt.py --num-layers 4 --bf16 $@\n").find("--bf16: $@ is not set") != std::string::npos);
+  CHECK(
+      refusal("if nvidia-smi; then\n TP=2\nfi\npretrain_gpt.py --tensor-model-parallel-size $TP\n")
+          .starts_with("run.sh, line 1: only a run could tell whether this holds, and it decides --tensor-model-parallel-size"));
+  CHECK(refusal("pretrain_gpt.py --num-layers 4 --lr 0.1 $(cat flags)\n")
+            .find("$(cat flags) is not set in this file and may hold flags") != std::string::npos);
+  for (const char* extra : {"${EXTRA[@]}", "--lr 0.1 $EXTRA", "--bf16 $EXTRA $EXTRA", "${EXTRA}"}) {
+    const std::string note = notes_of(concat("pretrain_gpt.py --num-layers 4 ", extra, "\n"));
+    CAPTURE(note);
+    CHECK(note.starts_with("run.sh: not set, and taken as empty: $"));
+  }
+  CHECK(notes_of("pretrain_gpt.py --num-layers 4 --bf16 $@\n").empty());  // it has no arguments
   CHECK(refusal("pretrain_gpt.py --num-layers 4 --data-path $DATA --save $OUT\n").empty());
 }
 
@@ -117,8 +123,48 @@ TEST_CASE("a script that is none, or two, is refused with its lines") {
   CHECK(!refusal("").empty());
 }
 
-TEST_CASE("a document in the script is no command") {
+TEST_CASE("the documents of a script") {
+  const std::string flags = "A=(--num-layers 4)\nCMD=\"cd /x; python p.py ${A[@]}\"\n";
+  CHECK(listed(flags_of(flags + "sbatch <<EOF\n#SBATCH -N 2\nsrun bash -c \"${CMD}\" | tee log\nEOF\n")) ==
+        "1: --num-layers 4\n");
+  CHECK(listed(flags_of(flags + "sbatch <<'EOF'\np.py \"${A[@]}\" --bf16\nEOF\n")) == "1: --num-layers 4\n4: --bf16\n");
+  CHECK(listed(flags_of("cat > run.sh <<EOF\nN=7\np.py --num-layers \\$N\nEOF\nbash run.sh\n")) == "3: --num-layers 7\n");
+  CHECK(listed(flags_of("read -r -d '' ARGS <<'EOF'\n--num-layers 4\n--bf16\nEOF\np.py $ARGS\n")) ==
+        "2: --num-layers 4\n3: --bf16\n");
   CHECK(listed(flags_of("cat > x.yaml <<EOF\n--num-layers 9\nEOF\na.py --num-layers 4\n")) == "4: --num-layers 4\n");
+}
+
+TEST_CASE("functions are read where they are called, with their arguments") {
+  CHECK(listed(flags_of("run() {\n  p.py --num-layers $1 --micro-batch-size ${2:-1}\n}\nrun 4\n")) ==
+        "2: --num-layers 4\n2: --micro-batch-size 1\n");
+  CHECK(listed(flags_of("function run { p.py \"$@\"; }\nrun --num-layers 4 \\\n  --bf16\n")) == "2: --num-layers 4\n3: --bf16\n");
+  CHECK(listed(flags_of("L=1\nset_layers() { L=8; }\np.py --num-layers $L\n")) == "3: --num-layers 1\n");
+  CHECK(listed(flags_of("L=1\nset_layers() { L=8; }\nset_layers\np.py --num-layers $L\n")) == "4: --num-layers 8\n");
+  CHECK(listed(flags_of("train() {\n  p.py --num-layers 4\n}\nexport -f train\nsrun bash -c train\n")) == "2: --num-layers 4\n");
+  CHECK(refusal("f() { f; }\nf\np.py --num-layers 4\n").empty());
+}
+
+TEST_CASE("arguments and environment") {
+  const auto with = [](const std::string& text, const ScriptInputs& inputs) {
+    return listed(shell_settings(megatron_table(), text, "run.sh", inputs));
+  };
+  CHECK(with("L=$1\nshift\np.py --num-layers $L \"$@\"\n", {.arguments = {"4", "--bf16"}}) == "3: --num-layers 4\n3: --bf16\n");
+  CHECK(with("if [ $# -lt 1 ]; then L=2; else L=${1}; fi\np.py --num-layers $L\n", {}) == "2: --num-layers 2\n");
+  CHECK(with("p.py --num-layers ${10}\n", {.arguments = {"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}}) ==
+        "1: --num-layers 10\n");
+  CHECK(with("TP=${TP:-2}\nPP=4\np.py --num-layers $TP --seq-length $PP\n", {.environment = {{"TP", "8"}, {"PP", "1"}}}) ==
+        "3: --num-layers 8\n3: --seq-length 4\n");
+  CHECK(with("V=$(( ($TP > 1) ? 12 : 6 ))\np.py --num-layers $V\n", {.environment = {{"TP", "8"}}}) == "2: --num-layers 12\n");
+}
+
+TEST_CASE("all that is wrong is said at once, and unknown flags in one note") {
+  CHECK(refusal("p.py --num-layers x --hidden-size $H --bf16 1\n") ==
+        "run.sh, line 1: --num-layers: expected a whole number, not 'x'\n"
+        "run.sh, line 1: --hidden-size: $H is not set in this file; write its value, set it before, or give it by --env\n"
+        "run.sh, line 1: --bf16: takes no value, but has '1'");
+  CHECK(notes_of("p.py --num-layers 4 --data-impl mmap \\\n --micro-batch-sizes 2\n") ==
+        "run.sh: unknown Megatron-LM flags, left out: --data-impl in line 1, --micro-batch-sizes in line 2, near "
+        "--micro-batch-size (--strict refuses them)");
 }
 
 }  // namespace shell_script_test

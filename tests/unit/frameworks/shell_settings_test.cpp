@@ -15,19 +15,22 @@ namespace shell_settings_test {
 using support::flags_of;
 using support::has;
 using support::listed;
+using support::notes_of;
 using support::refusal;
 
-TEST_CASE("what may hold flags after a flag that takes no value is refused") {
+TEST_CASE("what may hold flags after a flag that takes no value is refused, or noted if nothing sets it") {
   for (const std::string_view flag : split(detail::megatron_skipped_switches, ' ')) {
     CAPTURE(flag);
-    CHECK(has(refusal(concat("p.py --num-layers 4 ", flag, " $EXTRA\n")), "$EXTRA is not set in this file and may hold flags"));
+    CHECK(
+        has(refusal(concat("p.py --num-layers 4 ", flag, " $(extra)\n")), "$(extra) is not set in this file and may hold flags"));
+    CHECK(notes_of(concat("p.py --num-layers 4 ", flag, " $EXTRA\n")) == "run.sh: not set, and taken as empty: $EXTRA (--env)");
   }
   CHECK(refusal("p.py --num-layers 4 --save $OUT --use-mcore-models\n").empty());
 }
 
 TEST_CASE("the line of an unset variable is that of its word") {
   CHECK(has(refusal("p.py \\\n --num-layers \\\n  $LAYERS\n"), "line 3: --num-layers: $LAYERS is not set"));
-  CHECK(has(refusal("p.py \\\n --num-layers 4 --profile \\\n  $EXTRA\n"), "line 3: $EXTRA is not set"));
+  CHECK(has(refusal("p.py \\\n --num-layers 4 --profile \\\n  $(extra)\n"), "line 3: $(extra) is not set"));
 }
 
 TEST_CASE("the commands in the text of sh -c and eval") {
@@ -39,7 +42,7 @@ TEST_CASE("the commands in the text of sh -c and eval") {
         "1: --num-layers 4\n2: --bf16\n");
   CHECK(listed(flags_of("eval \"L=4; M='--bf16'\"\np.py --num-layers $L $M\n")) == "2: --num-layers 4\n1: --bf16\n");
   CHECK(has(refusal("sh -c 'p.py --num-layers $L'\n"), "--num-layers: $L is not set"));
-  CHECK(has(refusal("O=\"--num-layers 4\"\nsh -c \"p.py $O $X\"\n"), "$X is not set"));
+  CHECK(has(notes_of("O=\"--num-layers 4 --bf16\"\nsh -c \"p.py $O $X\"\n"), "taken as empty: $X"));
   // Arrays and texts that no command uses are not read.
   CHECK(listed(flags_of("OLD=\"--fp16\"\nNEW=\"--num-layers 4\"\nsh -c \"p.py ${NEW}\"\n")) == "2: --num-layers 4\n");
   CHECK(refusal("OLD=(--num-layers 4)\nsbatch run.sh\n").find("run.sh: no command with Megatron-LM flags") == 0);
@@ -47,7 +50,7 @@ TEST_CASE("the commands in the text of sh -c and eval") {
 }
 
 TEST_CASE("a program all of whose words are unknown is named") {
-  CHECK(has(refusal("read -r -d '' ARGS <<'EOF'\n--num-layers 4\nEOF\ntorchrun p.py $ARGS\n"),
+  CHECK(has(refusal("read -r ARGS < flags\ntorchrun p.py $ARGS\n"),
             "$ARGS, set by read in line 1, is not set in this file and may hold flags"));
 }
 

@@ -16,10 +16,12 @@ namespace torchtitan_table_test {
 
 namespace {
 
-FrameworkJob job(const std::string& text) { return torchtitan_job(text, "job.toml", 16, 32); }
+FrameworkJob job(const std::string& text, bool strict = false) {
+  return torchtitan_job(text, "job.toml", 16, {.layers = 32, .strict = strict});
+}
 std::string refusal(const std::string& text) {
   try {
-    job(text);
+    job(text, true);
     return {};
   } catch (const InputError& error) {
     return error.what();

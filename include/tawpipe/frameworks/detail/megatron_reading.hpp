@@ -266,6 +266,22 @@ inline void note_megatron_dense_first(ReadSettings<MegatronFlags>& read, bool ex
                     : "simulated without mlp, which only the first layers have");
 }
 
+/// Full recomputation by its old flags. --recompute-method without granularity is full too, if it was
+/// read from its old name. Source: NVIDIA/Megatron-LM v2.0 and v3.0, megatron/arguments.py.
+inline void take_old_recomputation(ReadSettings<MegatronFlags>& read) {
+  MegatronFlags& flags = read.values;
+  const std::string_view name = flags.checkpoint_activations    ? "--checkpoint-activations"
+                                : flags.deepspeed_checkpointing ? "--deepspeed-activation-checkpointing"
+                                : flags.method.empty()          ? ""
+                                                                : "--recompute-method";
+  if (name.empty() || !flags.granularity.empty() || flags.recompute_activations) return;
+  flags.granularity = "full";
+  if (flags.method.empty()) flags.method = "uniform";
+  if (flags.recompute_layers == 0) flags.recompute_layers = 1;
+  read.note(name, concat("an old flag, read as --recompute-granularity full --recompute-method ", flags.method,
+                         " --recompute-num-layers ", flags.recompute_layers));
+}
+
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
 /// that --recompute-modules names, or of attention without that flag.
 /// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py (core 0.15),
@@ -273,6 +289,7 @@ inline void note_megatron_dense_first(ReadSettings<MegatronFlags>& read, bool ex
 /// @param dense_first  whether the first layers have no experts, and others have
 inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, bool dense_first, int& only,
                                                    RecomputeParts& parts) {
+  take_old_recomputation(read);
   const MegatronFlags& flags = read.values;
   const bool experts = flags.recompute_experts && flags.experts > 0;
   if (experts && flags.granularity == "full" && !flags.recompute_activations)
@@ -292,7 +309,7 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
   }
   if (flags.granularity.empty()) return Recompute::none;
   if (flags.method.empty()) read.fail("--recompute-granularity", "full needs --recompute-method uniform or block");
-  if (!read.has("--recompute-num-layers"))
+  if (flags.recompute_layers == 0)
     read.fail("--recompute-granularity", "full needs --recompute-num-layers, such as 1 with uniform");
   const int layers = flags.recompute_layers;
   if (flags.method == "block") {

@@ -19,7 +19,7 @@ namespace tawpipe::inline v0::detail {
 
 inline bool is_shell_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// Evaluates a text with + - * / % < > <= >= == != && || ! and parentheses.
+/// Evaluates a text with + - * / % < > <= >= == != && || ! ?: and parentheses.
 /// @tparam Lookup  the number of a variable's name, or nothing
 template <class Lookup>
 class ShellArithmetic {
@@ -31,7 +31,7 @@ class ShellArithmetic {
   /// Nothing if a name is unknown, a number too large, or the text is more than that.
   std::optional<std::int64_t> value() {
     if (rest_.size() > max_size) return std::nullopt;
-    const auto all = binary(0);
+    const auto all = choice();
     return trimmed(rest_).empty() ? all : std::nullopt;
   }
 
@@ -43,6 +43,16 @@ class ShellArithmetic {
     if (!rest_.starts_with(sign)) return false;
     rest_.remove_prefix(sign.size());
     return true;
+  }
+
+  /// `a ? b : c`, or what binds more.
+  Number choice() {
+    const Number condition = binary(0);
+    if (!take("?")) return condition;
+    const Number yes = choice();
+    if (!take(":")) return std::nullopt;
+    const Number no = choice();
+    return !condition ? std::nullopt : *condition != 0 ? yes : no;
   }
 
   /// Operators that bind equally, from the loosest; of those that begin alike, the longer first.
@@ -88,7 +98,7 @@ class ShellArithmetic {
       return value ? Number{saturating_subtract(std::int64_t{0}, *value)} : std::nullopt;
     }
     if (take("(")) {
-      const Number inner = binary(0);
+      const Number inner = choice();
       return take(")") ? inner : std::nullopt;
     }
     const bool braces = take("${");

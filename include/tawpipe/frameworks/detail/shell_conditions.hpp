@@ -2,9 +2,11 @@
 // Not: reading its text (shell_script.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,26 @@ struct ShellWord {
   std::string text;
   int line = 0;
   std::string unknown = {};  ///< "$NAME", if a part of it is unknown
+  /// All that is unknown in it are variables that nothing sets, which a shell takes as empty.
+  bool unset = false;
+};
+
+/// How conditions are decided that only a run could tell: tests as if variables that nothing sets were
+/// empty, other commands as if they succeeded, loops not entered. Those in `flipped` the other way
+/// round.
+struct ShellChoices {
+  struct Choice {
+    int line = 0;
+    bool by_unset = false;   ///< a test of variables that nothing sets, and of nothing else unknown
+    std::string named = {};  ///< the first of them: "$NAME"
+  };
+  std::set<std::size_t> flipped = {};
+  std::vector<Choice> made = {};  ///< in order
+
+  bool decide(bool usual, Choice choice) {
+    made.push_back(std::move(choice));
+    return usual != flipped.contains(made.size() - 1);
+  }
 };
 
 /// What joins a command to the next: nothing, `&&`, `||`, a pipe or subshell, or the end of a
@@ -129,12 +151,13 @@ inline Known shell_test(std::vector<ShellWord> words) {
   return negative ? negated(found) : found;
 }
 
-/// The conditions around a command. Loops and functions are conditions that only a run could tell.
+/// The conditions around a command. A loop that is entered is one that only a run could tell.
 class ShellConditions {
  public:
   ShellConditions() = default;
   /// @param runs  of all that follows
   explicit ShellConditions(Known runs) : outer_{runs} {}
+  bool empty() const { return blocks_.empty(); }
 
   /// Whether the commands here run; nothing if only a run can tell.
   Known run() const {
@@ -148,7 +171,9 @@ class ShellConditions {
   /// `word` begins a command; not `case`, which is begin_case().
   void take_keyword(std::string_view word) {
     if (word == "if") blocks_.push_back({.condition = true});
-    if (word == "for" || word == "while" || word == "until" || word == "{") blocks_.push_back({.runs = std::nullopt});
+    if (word == "while" || word == "until") blocks_.push_back({.condition = true, .is_loop = true, .until = word == "until"});
+    if (word == "for") blocks_.push_back({.runs = std::nullopt});
+    if (word == "{") blocks_.push_back({});
     tests_ = {};
     if (blocks_.empty()) return;
     Block& block = blocks_.back();
@@ -156,6 +181,9 @@ class ShellConditions {
       block.condition = false;
       block.runs = both(block.left, block.tested);
       block.left = both(block.left, negated(block.tested));
+    } else if (word == "do" && block.is_loop) {
+      block.condition = false;
+      block.runs = (block.until ? negated(block.tested) : block.tested) == false ? Known{false} : std::nullopt;
     } else if (word == "elif") {
       block.condition = true;
       block.tested = {};
@@ -167,22 +195,24 @@ class ShellConditions {
     }
   }
 
-  /// @param value  of `case VALUE in`
-  void begin_case(std::optional<std::string> value) {
+  /// @param value  of `case VALUE in`, with what is unknown left out
+  void begin_case(ShellWord value) {
     blocks_.push_back({.is_case = true, .value = std::move(value)});
     tests_ = {};
   }
   bool in_case() const { return !blocks_.empty() && blocks_.back().is_case; }
   /// A clause of the case with these patterns.
   /// @param falls  whether the clause before goes on with this one
-  void begin_clause(const std::vector<ShellWord>& patterns, bool falls) {
+  void begin_clause(const std::vector<ShellWord>& patterns, bool falls, ShellChoices& choices) {
     if (!in_case()) return;
     Block& block = blocks_.back();
+    const ShellWord& value = block.value;
     Known matches = false;
     for (const ShellWord& pattern : patterns) {
-      const bool known = block.value && pattern.unknown.empty();
-      matches = either(matches, known ? matches_pattern(*block.value, pattern.text) : std::nullopt);
+      matches = either(matches, pattern.unknown.empty() ? matches_pattern(value.text, pattern.text) : std::nullopt);
     }
+    if (!value.unknown.empty() && block.left != false && both(run_around(), block.left) != false)
+      matches = choices.decide(matches.value_or(false), {value.line, value.unset, value.unknown});
     if (falls) matches = std::nullopt;
     block.runs = both(block.left, matches);
     block.left = both(block.left, negated(matches));
@@ -191,8 +221,11 @@ class ShellConditions {
   }
 
   /// A command has ended, and `join` follows.
+  /// @param line  in which it begins
+  /// @param assumed  its words without what is unknown in them
   /// @param assigned  whether it sets variables, as commands without words do
-  void end_command(const std::vector<ShellWord>& words, bool assigned, ShellJoin join) {
+  void end_command(int line, const std::vector<ShellWord>& words, const std::vector<ShellWord>& assumed, bool assigned,
+                   ShellJoin join, ShellChoices& choices) {
     if (join == ShellJoin::clause || join == ShellJoin::falls) join = ShellJoin::none;
     const bool in_condition = !blocks_.empty() && blocks_.back().condition;
     const bool empty_line = words.empty() && !assigned && join == ShellJoin::none && tests_.join != ShellJoin::other;
@@ -201,9 +234,11 @@ class ShellConditions {
     // `mkdir -p data && RANKS=8`: what makes something is assumed to succeed.
     const bool makes = !words.empty() && among(words.front().text, makers);
     if (makes && !in_condition && join != ShellJoin::or_else) value = true;
+    const bool asked = in_condition || join == ShellJoin::and_then || join == ShellJoin::or_else;
+    if (!value && asked && run() != false) value = decided(line, words, assumed, choices);
     if (tests_.join == ShellJoin::and_then) value = both(tests_.value, value);
     if (tests_.join == ShellJoin::or_else) value = either(tests_.value, value);
-    if (tests_.join == ShellJoin::other || join == ShellJoin::other) value = std::nullopt;
+    if (join == ShellJoin::other) value = std::nullopt;
     tests_ = {value, join};
     if (join != ShellJoin::none) return;
     if (in_condition) blocks_.back().tested = value;
@@ -216,8 +251,10 @@ class ShellConditions {
     Known left = true;       ///< whether no branch before it runs
     bool condition = false;  ///< between `if` or `elif` and `then`
     Known tested = {};       ///< what the last command there said
+    bool is_loop = false;    ///< while or until
+    bool until = false;
     bool is_case = false;
-    std::optional<std::string> value = {};  ///< of a case
+    ShellWord value = {};  ///< of a case
   };
   struct Tests {
     Known value = {};
@@ -226,6 +263,28 @@ class ShellConditions {
   static constexpr std::string_view makers =
       ". : cd chmod conda cp declare echo eval export ln local mkdir module mv pip popd printf pushd readonly rm set shopt "
       "sleep source touch typeset ulimit umask unset wait";
+
+  /// What a command says that only a run could tell.
+  static bool decided(int line, const std::vector<ShellWord>& words, const std::vector<ShellWord>& assumed,
+                      ShellChoices& choices) {
+    if (words.empty()) return choices.decide(true, {line});
+    const auto unknown = [](const ShellWord& word) { return !word.unknown.empty(); };
+    const auto found = std::find_if(words.begin(), words.end(), unknown);
+    const bool unset = found != words.end() &&
+                       std::all_of(words.begin(), words.end(), [&](const auto& word) { return !unknown(word) || word.unset; });
+    const std::size_t negations = static_cast<std::size_t>(
+        std::find_if(words.begin(), words.end(), [](const auto& word) { return word.text != "!"; }) - words.begin());
+    const bool test = negations < words.size() && is_shell_test(words[negations].text);
+    const Known value = test ? shell_test(assumed) : std::nullopt;
+    const bool usual = value.value_or(test == (negations % 2 == 1));
+    return choices.decide(usual, {line, unset, found == words.end() ? std::string{} : found->unknown});
+  }
+  /// Whether what is around the innermost block runs.
+  Known run_around() const {
+    Known runs = outer_;
+    for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) runs = both(runs, blocks_[i].runs);
+    return runs;
+  }
 
   Known outer_ = true;
   std::vector<Block> blocks_;

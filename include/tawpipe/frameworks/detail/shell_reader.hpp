@@ -94,8 +94,8 @@ class ShellReader {
     end();
   }
 
-  /// The word as it is written, and what is unknown in it.
-  ShellWord resolved(const ShellWord& word) const {
+  /// The word as it is written, and what is unknown in it; or without that.
+  ShellWord resolved(const ShellWord& word, bool written = true) const {
     ShellWord whole{.text = {}, .line = word.line};
     for (std::size_t i = 0; i < word.text.size(); ++i) {
       const char c = word.text[i];
@@ -106,20 +106,22 @@ class ShellReader {
       }
       i = mark->second;
       if (c == line_mark || mark->first >= unknown_.size()) continue;
-      whole.text += unknown_[mark->first].first;
-      if (whole.unknown.empty()) whole.unknown = unknown_[mark->first].second;
+      const Unknown& part = unknown_[mark->first];
+      if (written) whole.text += part.written;
+      whole.unset = (whole.unknown.empty() || whole.unset) && part.unset;
+      if (whole.unknown.empty()) whole.unknown = part.named;
     }
     return whole;
   }
-  ShellText resolved(const ShellText& words) const {
+  ShellText resolved(const ShellText& words, bool written = true) const {
     ShellText all;
-    for (const ShellWord& word : words) all.push_back(resolved(word));
+    for (const ShellWord& word : words) all.push_back(resolved(word, written));
     return all;
   }
   std::string from_line(int line) const { return concat(line_mark, line, mark_end); }
 
-  std::string unknown(std::string written, std::string named) {
-    unknown_.emplace_back(std::move(written), std::move(named));
+  std::string unknown(std::string written, std::string named, bool unset = false) {
+    unknown_.push_back({std::move(written), std::move(named), unset});
     return concat(unknown_mark, unknown_.size() - 1, mark_end);
   }
   ShellText unknown_value(const std::string& name, std::string_view why, int line) {
@@ -215,8 +217,13 @@ class ShellReader {
 
   std::string source_;
   static constexpr std::size_t max_filled_in = 1 << 22;
-  std::size_t filled_in_ = 0;                                 ///< bytes expanded from variables
-  std::vector<std::pair<std::string, std::string>> unknown_;  ///< as written, as named
+  std::size_t filled_in_ = 0;  ///< bytes expanded from variables
+  struct Unknown {
+    std::string written;
+    std::string named;
+    bool unset = false;
+  };
+  std::vector<Unknown> unknown_;
 };
 
 }  // namespace tawpipe::v0::detail

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,6 +57,28 @@ class ShellWords : protected ShellReader {
     return words;
   }
 
+  /// `$1`, `$@` and `$#` from here on.
+  void set_arguments(const ShellText& words) {
+    for (std::size_t i = 1; i <= most_arguments; ++i) {
+      if (i <= words.size()) {
+        variables_[std::to_string(i)] = {words[i - 1]};
+      } else {
+        variables_.erase(std::to_string(i));
+      }
+    }
+    variables_["@"] = variables_["*"] = words;
+    variables_["#"] = {{std::to_string(words.size()), 0}};
+  }
+
+  /// `shift` or `shift N`.
+  void shift_arguments(const ShellText& words) {
+    const auto count = words.size() > 1 ? to_number<std::int32_t>(words[1].text) : 1;
+    ShellText left = variables_["@"];
+    if (!count || *count < 0) return;
+    left.erase(left.begin(), left.begin() + std::min<std::ptrdiff_t>(*count, std::ssize(left)));
+    set_arguments(left);
+  }
+
   /// From `(` to the `)` that closes it. @return what is between them
   std::string_view read_parentheses(int line, std::string_view what) {
     const std::size_t begin = at_ + 1;
@@ -84,6 +107,29 @@ class ShellWords : protected ShellReader {
   }
 
  private:
+  /// The first variable of an expression that nothing sets; none if there is another reason for it to
+  /// be unknown.
+  std::string unset_in(std::string_view expression) const {
+    std::string first;
+    for (std::size_t i = 0; i < expression.size();) {
+      std::size_t end = i;
+      while (end < expression.size() && is_shell_name(expression[end])) ++end;
+      const std::string name{expression.substr(i, end - i)};
+      const bool argument = i > 0 && expression[i - 1] == '$';
+      i = std::max(end, i + 1);
+      if (!is_name(name) && !(argument && !name.empty())) continue;
+      const auto found = variables_.find(name);
+      if (found != variables_.end() && found->second.size() == 1 && to_number<std::int32_t>(resolved(found->second[0]).text))
+        continue;
+      const bool unset = found == variables_.end() || (found->second.size() == 1 && resolved(found->second[0]).unset);
+      if (!unset) return {};
+      const std::string named = found == variables_.end() ? name : resolved(found->second[0]).unknown.substr(1);
+      if (first.empty()) first = named;
+    }
+    return first;
+  }
+
+  static constexpr std::size_t most_arguments = 99;
   static constexpr std::string_view separators = " \t\r\n;&|()<>";
   void take(ShellWord& word) {
     const char c = next();
@@ -130,6 +176,11 @@ class ShellWords : protected ShellReader {
           word.text += std::to_string(*value);
           return true;
         }
+        const std::string written = concat("$(", one_line(std::string{inner.substr(0, 30)}), ")");
+        if (const std::string named = unset_in(inner); !named.empty()) {
+          word.text += unknown(written, concat("$", named), true);
+          return true;
+        }
       }
       return leave(concat("$(", one_line(std::string{inner.substr(0, 30)}), ")"));
     }
@@ -161,21 +212,27 @@ class ShellWords : protected ShellReader {
     }
     const std::string written =
         rest.empty() ? concat("$", name) : concat("${", name, one_line(std::string{rest.substr(0, 30)}), "}");
-    const bool list = rest.starts_with("[@]") || rest.starts_with("[*]");
-    if (list) rest.remove_prefix(3);
+    const bool element = rest.starts_with("[@]") || rest.starts_with("[*]");
+    const bool list = element || (rest.empty() && (name == "@" || name == "*"));
+    if (element) rest.remove_prefix(3);
     const bool several = !in_text_ && !in_test_ && (list || !quoted);
     const std::optional<ShellText> value = value_of(name, rest, several && !quoted, line);
-    if (!value) return leave(written);
+    if (!value) {
+      const bool named = is_name(name) || std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+      const bool plain = rest.empty() && named && variables_.find(name) == variables_.end();
+      word.text += unknown(written, written, plain);
+      return true;
+    }
     for (std::size_t i = 0; i < value->size(); ++i) {
       const ShellWord& part = (*value)[i];
       if (i > 0 && several) words.push_back(std::exchange(word, {}));
       if (i > 0 && !several) word.text += ' ';
-      if (several && word.text.empty()) word.line = part.line;
+      if (several && word.text.empty()) word.line = part.line > 0 ? part.line : line;
       charge(part.text.size() + 12, line);
-      if (!several && part.line != line) word.text += from_line(part.line);
+      if (!several && part.line != line && part.line > 0) word.text += from_line(part.line);
       word.text += part.text;
     }
-    if (!several && !value->empty() && value->back().line != line) word.text += from_line(line_);
+    if (!several && !value->empty() && value->back().line != line && value->back().line > 0) word.text += from_line(line_);
     return !value->empty() || quoted;
   }
 

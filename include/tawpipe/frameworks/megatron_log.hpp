@@ -1,0 +1,173 @@
+// What Megatron-LM prints: the arguments with which a run began, whatever started it, the time of its
+// steps and its memory.
+// Not: what the arguments mean for a plan (megatron.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/framework_job.hpp"
+#include "tawpipe/frameworks/megatron_flags.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// The dots between an argument's name and its value.
+inline constexpr std::string_view log_dots = " ..";
+
+inline bool begins_arguments(std::string_view line) { return line.find("--- arguments ---") != std::string_view::npos; }
+inline bool ends_arguments(std::string_view line) { return line.find("--- end of arguments ---") != std::string_view::npos; }
+
+/// `name ........ value`, after whatever a launcher puts before it; nothing if the line is no argument.
+inline std::optional<std::pair<std::string, std::string>> logged_argument(std::string_view line) {
+  const std::size_t dots = line.find(log_dots);
+  if (dots == std::string_view::npos) return std::nullopt;
+  const std::string_view before = trimmed(line.substr(0, dots));
+  const std::size_t space = before.rfind(' ');
+  const std::string_view name = space == std::string_view::npos ? before : before.substr(space + 1);
+  const std::size_t value = line.find_first_not_of('.', dots + 1);
+  if (name.empty() || value == std::string_view::npos) return std::nullopt;
+  return std::pair{std::string{name}, std::string{trimmed(line.substr(value))}};
+}
+
+/// Flags whose argument has another name; those that turn something off, which then is False.
+/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15), dest=.
+inline constexpr std::pair<std::string_view, std::string_view> renamed_arguments[] = {
+    {"virtual_pipeline_model_parallel_size", "--num-virtual-stages-per-pipeline-rank"},
+    {"fp8", "--fp8-format"},
+    {"fp4", "--fp4-format"}};
+inline constexpr std::pair<std::string_view, std::string_view> negated_arguments[] = {
+    {"add_bias_linear", "--disable-bias-linear"},
+    {"gradient_accumulation_fusion", "--no-gradient-accumulation-fusion"},
+    {"bias_swiglu_fusion", "--no-bias-swiglu-fusion"},
+    {"check_for_nan_in_loss_and_grad", "--no-check-for-nan-in-loss-and-grad"}};
+
+/// The words of a value: `['a', 'b']`, `AttnBackend.auto`, `24`.
+inline std::vector<std::string> logged_words(std::string_view value) {
+  std::string plain;
+  for (const char c : value) plain += std::string_view{"[](),'\""}.find(c) == std::string_view::npos ? c : ' ';
+  std::vector<std::string> words;
+  for (const std::string_view word : split(plain, ' ')) {
+    if (word.empty()) continue;
+    const bool member = word.starts_with("AttnBackend.");
+    words.emplace_back(member ? word.substr(word.find('.') + 1) : word);
+  }
+  return words;
+}
+
+/// Arguments that have a value, their default, though what they belong to is off.
+inline bool belongs_to_nothing(std::string_view name, const std::vector<std::pair<std::string, std::string>>& all) {
+  const auto off = [&](std::string_view of) {
+    return std::none_of(all.begin(), all.end(), [&](const auto& one) {
+      return one.first == of && one.second != "None" && one.second != "False" && one.second != "0";
+    });
+  };
+  if (among(name, "recompute_method recompute_num_layers")) {
+    return std::none_of(all.begin(), all.end(),
+                        [](const auto& one) { return one.first == "recompute_granularity" && one.second == "full"; });
+  }
+  if (name == "recompute_modules") return off("recompute_granularity");
+  if (among(name, "q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim")) return off("multi_latent_attention");
+  if (name.starts_with("moe_")) return off("num_experts");
+  if (name == "num_query_groups") return off("group_query_attention");
+  return name == "data_parallel_sharding_strategy" && off("use_megatron_fsdp") && off("use_custom_fsdp");
+}
+
+}  // namespace detail
+
+/// Whether a text has the block of arguments that Megatron-LM prints.
+inline bool is_megatron_log(std::string_view text) {
+  const std::size_t at = text.find("--- arguments ---");
+  return at != std::string_view::npos && text.find(detail::log_dots, at) != std::string_view::npos;
+}
+
+/// The arguments of a log as flags. Those that are None or off are left out; names that are no flag
+/// change nothing, and are noted if they are switched on.
+/// @pre is_megatron_log(text)
+inline SettingsText megatron_log_settings(std::string_view text, std::string_view source) {
+  const SettingsTable<MegatronFlags>& table = megatron_table();
+  SettingsText found{.source = std::string{source}, .settings = {}};
+  std::vector<std::pair<std::string, std::string>> all;
+  std::vector<int> lines;
+  bool inside = false;
+  int line = 0;
+  for (const std::string_view each : split(text, '\n')) {
+    ++line;
+    if (!inside) {
+      inside = all.empty() && detail::begins_arguments(each);
+    } else if (detail::ends_arguments(each)) {
+      inside = false;
+    } else if (auto argument = detail::logged_argument(each)) {
+      all.push_back(*std::move(argument));
+      lines.push_back(line);
+    }
+  }
+  std::vector<std::string> unknown;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& [name, value] = all[i];
+    if (name == "world_size") {
+      found.processes = to_number<std::int32_t>(value).value_or(0);
+      found.launch_line = lines[i];
+      continue;
+    }
+    std::string flag = concat("--", name);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    bool on = value != "False";
+    for (const auto& [argument, renamed] : detail::renamed_arguments) flag = argument == name ? renamed : flag;
+    for (const auto& [argument, negative] : detail::negated_arguments) {
+      if (argument != name) continue;
+      flag = negative;
+      on = !on;
+    }
+    if (!on || detail::among(value, "None [] ''") || value.empty() || detail::belongs_to_nothing(name, all)) continue;
+    const auto named = [&](const auto& one) { return one.name == flag; };
+    const auto field = std::find_if(table.fields.begin(), table.fields.end(), named);
+    const bool known = field != table.fields.end() || std::any_of(table.foreign.begin(), table.foreign.end(), named);
+    const bool changes_nothing = detail::among(flag, table.skipped) || detail::among(flag, table.skipped_switches);
+    if (!known) {
+      if (!changes_nothing && value == "True") unknown.push_back(name);
+      continue;
+    }
+    const bool is_switch = value == "True" || value == "False";
+    found.settings.push_back({flag, is_switch ? std::vector<std::string>{} : detail::logged_words(value), lines[i]});
+  }
+  if (found.settings.empty()) found.fail(1, "its block of arguments has none that is known");
+  if (!unknown.empty())
+    found.notes.push_back(one_line(concat(source, ": switched on and not known to change the layout: ", join(unknown, ", "))));
+  return found;
+}
+
+/// What a log says of the run: the middle of its steps' times but the first, and the most memory that
+/// a rank's tensors took. Source: training_log() and report_memory() of Megatron-LM.
+inline LoggedRun measured_by_megatron(std::string_view text) {
+  const auto after = [](std::string_view line, std::string_view name) -> std::optional<double> {
+    const std::size_t at = line.find(name);
+    if (at == std::string_view::npos) return std::nullopt;
+    const std::string_view rest = trimmed(line.substr(at + name.size()));
+    return to_number<double>(rest.substr(0, rest.find_first_of(" |\r")));
+  };
+  LoggedRun run;
+  std::vector<double> steps;
+  for (const std::string_view line : split(text, '\n')) {
+    if (const auto milliseconds = after(line, "elapsed time per iteration (ms):"); milliseconds && *milliseconds > 0)
+      steps.push_back(*milliseconds * 1e-3);
+    if (const auto megabytes = after(line, "max allocated:"); megabytes && *megabytes > 0 && *megabytes < 1e8)
+      run.allocated_bytes = std::max(run.allocated_bytes, static_cast<std::int64_t>(*megabytes * 1024 * 1024));
+  }
+  if (steps.size() > 1) steps.erase(steps.begin());  // it compiles, connects and allocates
+  std::sort(steps.begin(), steps.end());
+  if (!steps.empty()) run.step_seconds = steps[steps.size() / 2];
+  return run;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,147 @@
+// Reads the settings of --today, and fills the flags of the problem that are not given.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "../output_file.hpp"
+#include "plan_frameworks.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// A model with the formats of another, and its stages cut as there.
+Transformer with_numbers_of(Transformer model, const Transformer& other) {
+  set_dtype(model, other.dtype);
+  model.products = other.products;
+  model.narrow_gathers = other.narrow_gathers;
+  model.edges_count_as_layers = other.edges_count_as_layers;
+  model.loss_in_float32 = other.loss_in_float32;
+  return model;
+}
+
+/// What sets a model apart from others, in words.
+std::string sizes_text(const Transformer& model) {
+  std::string text = concat(model.layers, " layers of hidden size ", model.hidden, ", ", model.heads, " heads");
+  if (model.is_latent()) {
+    text += concat(" of ", model.head_size(), " numbers (", model.rope_width, " turned) and values of ", model.value_size,
+                   ", latent attention of rank ", model.key_value_rank);
+    if (model.query_rank > 0) text += concat(" (", model.query_rank, " of queries)");
+  } else {
+    text += concat(" (", model.kv_heads, " of keys and values)");
+  }
+  text += concat(", intermediate size ", model.intermediate);
+  if (model.is_routed()) text += concat(", ", model.experts, " experts, ", model.experts_per_token, " a token");
+  if (model.shared_width > 0) text += concat(", a shared one of ", model.shared_width);
+  if (model.dense_layers > 0) {
+    text += concat(", before them ", model.dense_layers, model.dense_layers == 1 ? " layer" : " layers", " with one MLP of ",
+                   model.dense_width);
+  }
+  return text + concat(", vocabulary ", model.vocab, model.tied ? ", tied" : ", untied");
+}
+
+/// The model of the flags and of the file: from one, or the same in both.
+void take_model(PlanFlags& flags, const FrameworkJob& job) {
+  Request& base = flags.base;
+  if (job.products && base.products.empty()) {
+    base.products = name(*job.products);
+    if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
+  }
+  if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
+  if (!job.fused_attention && base.attention.empty()) base.attention = "unfused";
+  if (job.code != LayerCode::megatron && base.layer_code.empty() && flags.emit.empty()) base.layer_code = name(job.code);
+  if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
+  const bool given = base.model_value || !base.model.empty();
+  if (!given) {
+    if (!job.model)
+      throw InputError(concat(one_line(flags.today), " ", said_of_model(job), job.model_lacks.starts_with("--") ? ", or" : ";",
+                              " give --model"));
+    const std::optional<Transformer> known = models::detail::find(job.model->name);
+    const bool plain = known && (job.products || job.model->products == ProductFormat::bits16) &&
+                       !job.model->edges_count_as_layers && job.model->loss_in_float32;
+    base.model = plain ? job.model->name : flags.today;
+    base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
+    return;
+  }
+  Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
+  if (job.model || job.dtype) set_dtype(model, model.dtype);
+  if (!job.model) {
+    if (job.dtype) base.model_value = with_dtype(model, *job.dtype);
+    return;
+  }
+  if (!detail::same_sizes(model, *job.model)) {
+    throw InputError(one_line(concat("--model ", model.name, " is not the model of ", flags.today, ": ", sizes_text(*job.model),
+                                     "; leave out --model")));
+  }
+  base.model_value = with_numbers_of(model, *job.model);
+}
+
+/// `--args "a b"` is two arguments, as `--args a b` is.
+ScriptInputs script_inputs(const PlanFlags& flags) {
+  ScriptInputs inputs;
+  for (const std::string& text : flags.args) {
+    for (const std::string_view word : split(text, ' ')) {
+      if (!word.empty()) inputs.arguments.emplace_back(word);
+    }
+  }
+  for (const std::string& text : flags.env) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw InputError(concat("--env ", quote(text.substr(0, 60)), " is not a variable and its value; write --env TP=4"));
+    }
+    inputs.environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return inputs;
+}
+
+}  // namespace
+
+TodayFile read_today(PlanFlags& flags) {
+  Request& base = flags.base;
+  if (!base.cluster_value && base.cluster.empty())
+    throw InputError("--cluster is missing: --today needs to know the number of devices");
+  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster, base.device);
+  const std::string text = read_text(flags.today, "file of settings", 16);
+  if (flags.tokens > 0) {
+    base.global_batch = batch_of_tokens(flags);
+    flags.tokens = 0;
+  }
+  const GivenJob asked{.layers = base.model_value     ? base.model_value->layers
+                                 : base.model.empty() ? 0
+                                                      : resolve_model(base.model).layers,
+                       .global_batch = base.global_batch,
+                       .microbatch = to_number<std::int64_t>(base.microbatch).value_or(0),
+                       .model = base.model_value || !base.model.empty(),
+                       .vocab = static_cast<int>(std::min<std::int64_t>(flags.vocab_size, Transformer::max_vocab)),
+                       .script = script_inputs(flags),
+                       .strict = flags.strict};
+  TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
+  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), asked);
+  FrameworkJob& job = file.job;
+  const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
+    if (given > 0 && said > 0 && given != said) {
+      throw InputError(concat(flag, " ", given, " is not what ", one_line(flags.today), " says, ", said, "; leave out ", flag));
+    }
+    if (given == 0) given = said;
+  };
+  agree("--sequence", base.sequence, job.sequence);
+  agree("--global-batch", base.global_batch, job.global_batch);
+  if (!base.layer_code.empty()) job.code = parse_layer_code(base.layer_code);
+  if (base.attention == "fused") job.fused_attention = true;
+  take_model(flags, job);
+  if (!flags.is_given("--cuda-graphs") && base.cost.starts_with("kernels")) base.cuda_graphs = name(job.graphs);
+  if (!job.recompute) {
+    const bool any = base.recompute == "any" || base.recompute == "auto";
+    job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).policy;
+    if (any)
+      job.notes.push_back(
+          concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));
+  }
+  return file;
+}
+
+}  // namespace tawpipe::sim
