@@ -45,6 +45,12 @@ TRAIN = """torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py --num-layers 3
   --ffn-hidden-size 11008 --swiglu --vocab-size 32000 --seq-length 4096 --max-position-embeddings 4096 --bf16 \\
   --tensor-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 128
 """
+RUN = """MODEL=$1; MICRO=$2; GLOBAL=$3; TP=$4; PP=$5
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 \\
+  --ffn-hidden-size 5632 --swiglu --vocab-size 32000 --seq-length 4096 --max-position-embeddings 4096 --bf16 \\
+  --attention-dropout 0 --hidden-dropout 0 --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP \\
+  --num-layers-per-virtual-pipeline-stage $MP_VP --micro-batch-size $MICRO --global-batch-size $GLOBAL
+"""
 FINDS = ("doctor", "validate")  # commands whose answer may be bad news, exit code 1
 
 
@@ -80,6 +86,7 @@ class Reader:
         for name, data in FILES.items():
             os.symlink(root / "tests" / "data" / data, os.path.join(self.folder, name))
         pathlib.Path(self.folder, "train.sh").write_text(TRAIN)
+        pathlib.Path(self.folder, "run.sh").write_text(RUN)
         self.environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
 
     def bash(self, script, **variables):
