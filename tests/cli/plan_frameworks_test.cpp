@@ -250,14 +250,14 @@ TEST_CASE("settings that contradict the flags, or say too little, are refused wi
   const std::string toml = folder.write("job.toml", "[training]\nlocal_batch_size = 2\n");
   support::check_refused(run("plan --cluster 2x4 --today " + toml), {"does not say the sizes of llama3 debugmodel", "--model"});
   const std::string wrong = folder.write("wrong.sh", "p.py --micro-batch-size 1 \\\n --tensor-model-paralel-size 2\n");
-  support::check_refused(run("plan --cluster 2x4 --today " + wrong),
+  support::check_refused(run("plan --strict --cluster 2x4 --today " + wrong),
                          {"wrong.sh, line 2: unknown Megatron-LM flag", "did you mean '--tensor-model-parallel-size'"});
   const std::string given = " --model llama-8x512 --sequence 2048 --global-batch 16";
   const std::string stages = folder.write("ds.json", "{\"train_batch_size\": 16,\n\"zero_optimization\": {\"stag\": 3}}");
-  support::check_refused(run("plan --cluster 2x4 --today " + stages + given),
+  support::check_refused(run("plan --strict --cluster 2x4 --today " + stages + given),
                          {"ds.json, line 2: unknown DeepSpeed setting", "did you mean 'zero_optimization.stage'"});
   const std::string degree = folder.write("a.toml", "[parallelism]\npipeline_parallel_degre = 2\n");
-  support::check_refused(run("plan --cluster 2x4 --today " + degree + given),
+  support::check_refused(run("plan --strict --cluster 2x4 --today " + degree + given),
                          {"a.toml, line 2: unknown torchtitan setting", "did you mean 'parallelism.pipeline_parallel_degree'"});
 }
 
