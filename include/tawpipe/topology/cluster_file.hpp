@@ -180,12 +180,15 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
   if (const std::string shown = one_line(std::string{text}); shown != text) {
     throw InputError(unknown_name("cluster", shown, clusters::names()));
   }
-  if (clusters::find(text) != nullptr) return detail::with_device(clusters::named(text), device);
+  if (find_sized_cluster(text).first != nullptr) return detail::with_device(cluster_named(text), device);
+  if (const std::optional<Cluster> counted = cluster_of_devices(text)) {
+    if (device.empty()) return *counted;
+    throw InputError(concat("--cluster ", text, " names its device; leave out --device"));
+  }
   if (looks_like_dimensions(text)) return cluster_from_dimensions(text, device);
   const auto find_file = [](const std::string& path) { return find_text_file(path, "cluster file", max_cluster_file_mebibytes); };
   if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text, 0, device);
   const auto [name, nodes] = split_node_count(text);
-  if (find_sized_cluster(text).first != nullptr) return detail::with_device(cluster_named(text), device);
   if (nodes > 0) {
     if (const auto content = find_file(std::string{name})) return cluster_from_text(*content, name, nodes, device);
   }
@@ -193,7 +196,7 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
   throw InputError(concat(
       means_path ? concat("the cluster file ", quote(name), " cannot be read; give a name: ", join(clusters::names(), ", "))
                  : unknown_name("cluster", name, clusters::names()),
-      "; or a size such as 3x8 or 8+8+4, or the name of a file that exists"));
+      "; or a number of devices such as 64xH100, a size such as 3x8 or 8+8+4, or the name of a file that exists"));
 }
 
 }  // namespace tawpipe

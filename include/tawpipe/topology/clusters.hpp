@@ -3,6 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,6 +101,12 @@ inline Cluster hgx_b200(int nodes) {
   return of_nodes(hgx_node("hgx-b200", "B200-180G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 207)), nodes);
 }
 
+// GB200 NVL72 data sheet: 72 GPUs on NVSwitches, 18 NVLinks of the fifth generation each, a 400 Gb/s
+// adapter for each GPU; the memory of the modules' CPUs.
+inline Cluster gb200_nvl72(int nodes) {
+  return renamed(cluster_from_dimensions(concat(nodes, "x72"), "GB200-186G"), "gb200-nvl72");
+}
+
 // L40S product brief: PCIe gen 4 x16, no NVLink. Two Ice Lake sockets, four PCIe switches with two
 // GPUs each, and a 100 Gb/s adapter on the first switch of each socket.
 inline Cluster l40s_pcie(int nodes) {
@@ -146,6 +155,8 @@ inline std::span<const ClusterPreset> all() {
        "HGX H200 data sheet; speeds as NCCL 2.28 assumes them", 1, &detail::hgx_h200},
       {"hgx-b200", "8 B200-180G on NVSwitch 721.8 GB/s, a 400 Gb/s adapter for each GPU",
        "HGX B200 data sheet; speeds as NCCL 2.28 assumes them", 1, &detail::hgx_b200},
+      {"gb200-nvl72", "72 GB200-186G on NVSwitch 721.8 GB/s, a 400 Gb/s adapter for each GPU",
+       "GB200 NVL72 data sheet; speeds as NCCL 2.28 assumes them", 1, &detail::gb200_nvl72},
       {"l40s-pcie", "8 L40S-48G on four PCIe gen 4 switches and two sockets, two 100 Gb/s adapters",
        "L40S product brief; a usual two-socket server; speeds as NCCL 2.28 assumes them", 1, &detail::l40s_pcie},
   };
@@ -159,10 +170,18 @@ inline std::vector<std::string> names() {
   return names;
 }
 
-/// The preset of that name; null if there is none.
+/// The preset of that name, or of another for the same machine; null if there is none.
 inline const ClusterPreset* find(std::string_view name) {
+  // Azure's ND H100 v5 is an HGX H100 with a 400 Gb/s adapter for each GPU (its product page).
+  static constexpr std::pair<std::string_view, std::string_view> others[] = {{"hgx-a100", "dgx-a100"},
+                                                                             {"hgx-h100", "dgx-h100"},
+                                                                             {"nd-h100-v5", "dgx-h100"},
+                                                                             {"dgx-h200", "hgx-h200"},
+                                                                             {"dgx-b200", "hgx-b200"}};
+  std::string lower = lower_case(name);
+  for (const auto& [other, preset] : others) lower = lower == other ? preset : lower;
   for (const auto& preset : all()) {
-    if (preset.name == name) return &preset;
+    if (preset.name == lower) return &preset;
   }
   return nullptr;
 }
@@ -196,6 +215,30 @@ inline Cluster cluster_named(std::string_view text) {
   if (preset == nullptr) throw InputError(unknown_name("cluster", split_node_count(text).first, clusters::names()));
   check_cluster_size(nodes, 8);
   return renamed(preset->make(nodes), text);
+}
+
+/// So many of a device in the usual machines around it, nodes of 8 or racks of 72: "8xH100", "H100x64",
+/// "8x4090". Nothing if the text is something else.
+/// @throws InputError  for a number that these do not have
+inline std::optional<Cluster> cluster_of_devices(std::string_view text) {
+  for (std::size_t at = text.find('x'); at < text.size(); at = text.find('x', at + 1)) {
+    const std::string_view first = text.substr(0, at);
+    const std::string_view second = text.substr(at + 1);
+    for (const auto& [number, name] : {std::pair{first, second}, std::pair{second, first}}) {
+      const int count = detail::whole_number(number);
+      const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; });
+      const KnownDevice* const device = count < 1 || !plain ? nullptr : device_called(name);
+      if (device == nullptr) continue;
+      const int largest = device->name.starts_with("GB") ? 72 : 8;
+      if (count > largest && count % largest != 0) {
+        throw InputError(concat(quote(text), ": ", count, " devices are no whole number of nodes of ", largest,
+                                "; write nodes x devices and --device ", device->name));
+      }
+      const int nodes = std::max(1, count / largest);
+      return renamed(cluster_from_dimensions(concat(nodes, "x", count / nodes), device->name), text);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace tawpipe

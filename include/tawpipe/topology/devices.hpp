@@ -3,6 +3,7 @@
 // reaches (cost/).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -74,7 +75,10 @@ inline std::span<const KnownDevice> known_devices() {
       {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, 1400,
        "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense; 17 TB of LPDDR5X at 14 TB/s", 1.0377, 1.0377, 1.35, 236,
        194},  // (1400 W / 1200 W of GB200, whose peak is the same)^0.24
+      {"H20-96G", 96, 148, 296, 0, 4000, 90, 78, 400, "NVIDIA H20 data sheet, SXM"},
       {"L40S-48G", 48, 362, 733, 0, 864, 89, 142, 350, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity or fp8"},
+      {"L4-24G", 24, 121, 242, 0, 300, 89, 58, 72, "NVIDIA L4 data sheet: 242 TFLOPS with sparsity, fp8 485"},
+      {"A10-24G", 24, 125, 0, 0, 600, 86, 72, 150, "NVIDIA A10 data sheet: 250 TFLOPS with sparsity"},
       {"RTX4090-24G", 24, 165.2, 330.3, 0, 1008, 89, 128, 450, "NVIDIA Ada architecture white paper, fp32 accumulation"},
       {"RTX5090-32G", 32, 209.5, 419, 1676, 1792, 120, 170, 575,
        "NVIDIA RTX Blackwell architecture white paper, fp32 accumulation"},
@@ -94,31 +98,27 @@ inline const KnownDevice* find_device(std::string_view name) {
   }
   return nullptr;
 }
-/// The same. @throws InputError  with the nearest name and all that exist.
-inline const KnownDevice& known_device(std::string_view name) {
-  if (const KnownDevice* const device = find_device(name)) return *device;
-  std::vector<std::string> names;
-  for (const KnownDevice& device : known_devices()) names.emplace_back(device.name);
-  throw InputError(unknown_name("device", name, names));
-}
-
 /// The entry of a GPU that its driver calls `name`: "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB",
 /// "NVIDIA GeForce RTX 4090". Of several of a model, that with the memory in the name, or else the
 /// nearest to `bytes`. None for those that only resemble one: laptops' and H100 PCIe and NVL have lower peaks.
 inline const KnownDevice* device_of_driver(std::string_view name, std::int64_t bytes = 0) {
-  std::string words;  // " nvidia h100 80gb hbm3 "
-  for (const char c : lower_case(name)) words += (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : ' ';
-  words = concat(" ", words, " ");
+  std::string words = " ";  // " nvidia h100 80gb hbm3 "
+  for (const char c : lower_case(name)) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && words.ends_with("rtx")) words += ' ';
+    words += (c >= 'a' && c <= 'z') || digit ? c : ' ';
+  }
+  words += ' ';
   const auto has = [&](std::string_view word) { return words.find(concat(" ", word, " ")) != std::string::npos; };
   if (has("laptop") || ((has("h100") || has("h200") || has("h800")) && (has("pcie") || has("nvl")))) return nullptr;
   double memory = static_cast<double>(bytes) / 1073741824.0;
   for (const KnownDevice& device : known_devices()) {
-    if (has(concat(device.memory_gib, "gb"))) memory = device.memory_gib;
+    if (has(concat(device.memory_gib, "gb")) || has(concat(device.memory_gib, "g"))) memory = device.memory_gib;
   }
   const KnownDevice* found = nullptr;
   for (const KnownDevice& device : known_devices()) {
     std::string model = lower_case(device.name.substr(0, device.name.find('-')));
-    if (model.starts_with("rtx")) model.insert(3, " ");
+    if (model.starts_with("rtx")) model.erase(0, 3);
     const auto differs = [&](const KnownDevice& one) {
       const double apart = one.memory_gib - memory;
       return apart < 0 ? -apart : apart;
@@ -126,6 +126,28 @@ inline const KnownDevice* device_of_driver(std::string_view name, std::int64_t b
     if (has(model) && (found == nullptr || (memory > 0 && differs(device) < differs(*found)))) found = &device;
   }
   return found;
+}
+
+/// The entry that a person calls so: its name, in any case, or as device_of_driver() takes it, such as
+/// "h100", "NVIDIA H100 80GB HBM3" or "4090"; of several of a model the first. Or none.
+inline const KnownDevice* device_called(std::string_view name) {
+  for (const KnownDevice& device : known_devices()) {
+    if (lower_case(device.name) == lower_case(name)) return &device;
+  }
+  const KnownDevice* const found = device_of_driver(name);
+  const std::string lower = lower_case(name);
+  const std::size_t end = lower.ends_with("gb") ? lower.size() - 2 : lower.ends_with("g") ? lower.size() - 1 : 0;
+  const std::string_view before = std::string_view{lower}.substr(0, end);
+  const std::size_t digits = before.find_last_not_of("0123456789") + 1;
+  const bool other_memory = found != nullptr && digits < end && before.substr(digits) != std::to_string(found->memory_gib);
+  return other_memory ? nullptr : found;
+}
+/// The same. @throws InputError  with the nearest name and all that exist.
+inline const KnownDevice& known_device(std::string_view name) {
+  if (const KnownDevice* const device = device_called(name)) return *device;
+  std::vector<std::string> names;
+  for (const KnownDevice& device : known_devices()) names.emplace_back(device.name);
+  throw InputError(unknown_name("device", name, names));
 }
 
 /// An entry of the table as a DeviceSpec.

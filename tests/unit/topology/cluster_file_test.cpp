@@ -152,7 +152,7 @@ TEST_CASE("values that cannot be say what would be right") {
                  "expected a number above zero, not -1"));
   CHECK(contains(json_error(with("3us", "3")), "'3' is not a duration"));
   CHECK(contains(json_error(with("\"nvlink\"", "\"nvlnk\"")), "unknown kind 'nvlnk'; did you mean 'nvlink'?"));
-  CHECK(contains(json_error(with("A100-80G", "A100")), "unknown device 'A100'"));
+  CHECK(contains(json_error(with("A100-80G", "A101")), "unknown device 'A101'"));
   CHECK(contains(json_error(with("\"nodes\": 3", "\"nodes\": 0")),
                  "lab.json: nodes: expected a whole number from 1 to 1000000, not 0"));
   CHECK(contains(json_error(with("\"nodes\": 3", "\"nodes\": 2.5")), "not 2.5"));
@@ -208,7 +208,7 @@ TEST_CASE("a text resolves to a preset, a size or a file") {
     const Cluster named = resolve_cluster(text, "H200-141G");
     CHECK(named.ranks() == resolve_cluster(text).ranks());
     for (int rank = 0; rank < named.ranks(); ++rank) CHECK(named.device(Rank{rank}) == device_named("H200-141G"));
-    CHECK(contains(error_of([&] { resolve_cluster(text, "H200"); }), "H200-141G"));
+    CHECK(contains(error_of([&] { resolve_cluster(text, "H201-141G"); }), "H200-141G"));
   }
   CHECK(resolve_cluster("3x8").device(Rank{0}).assumed);
   CHECK(resolve_cluster(samples::path("pcie_4gpu_2nic.smi.txt")).device(Rank{0}).assumed);
@@ -226,7 +226,8 @@ TEST_CASE("what resolves to nothing gets the nearest name and the other ways") {
   const auto error = [](const std::string& text) { return error_of([&] { resolve_cluster(text); }); };
   CHECK(contains(error("dgx-h10"), "unknown cluster 'dgx-h10'; did you mean 'dgx-h100'?"));
   CHECK(contains(error("dgx-h10*4"), "did you mean 'dgx-h100'?"));
-  CHECK(contains(error("nothing.json"), "or a size such as 3x8 or 8+8+4, or the name of a file that exists"));
+  CHECK(contains(error("nothing.json"),
+                 "or a number of devices such as 64xH100, a size such as 3x8 or 8+8+4, or the name of a file that exists"));
   CHECK(contains(error("0x8"), "a cluster of 0 nodes is impossible"));
   CHECK(contains(error(""), "unknown cluster ''"));
   CHECK(contains(error(samples::path("")), "cannot be read"));  // a folder

@@ -2,6 +2,7 @@
 // Not: files (cluster_file_test.cpp).
 #include "tawpipe/topology/clusters.hpp"
 
+#include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "unit/topology/samples.hpp"
 
@@ -27,7 +28,7 @@ TEST_CASE("every preset is built, says its source, and grows to several nodes") 
     const Cluster cluster = clusters::named(preset.name);
     CHECK(cluster.name() == preset.name);
     CHECK(cluster.nodes() == preset.nodes);
-    CHECK(cluster.ranks() == 8 * preset.nodes);
+    CHECK(cluster.ranks() == (preset.name == "gb200-nvl72" ? 72 : 8) * preset.nodes);
     const Cluster four = preset.make(4);
     CHECK(four.nodes() == 4);
     for (int to = 1; to < four.ranks(); ++to) CHECK_FALSE(four.route(Rank{0}, Rank{to}).links.empty());
@@ -95,6 +96,25 @@ TEST_CASE("a preset with a number of nodes carries it in its name") {
   CHECK(cluster_named("dgx-h100*16").ranks() == 128);
   CHECK(cluster_named("dgx-h100*16").name() == "dgx-h100*16");
   CHECK(cluster_named("a800x24-10gbe*5").ranks() == 40);
+}
+
+TEST_CASE("other names of a machine, and numbers of devices") {
+  CHECK(cluster_named("dgx-b200*2").ranks() == 16);
+  CHECK(cluster_named("DGX-H100x4").ranks() == 32);
+  CHECK(cluster_named("gb200-nvl72x2").ranks() == 144);
+  const auto shape = [](std::string_view text) {
+    const Cluster cluster = resolve_cluster(text);
+    return concat(cluster.nodes(), " of ", cluster.devices_in(NodeId{0}), " ", cluster.device(Rank{0}).name, ", ",
+                  cluster.name());
+  };
+  CHECK(shape("64xH100") == "8 of 8 H100-80G, 64xH100");
+  CHECK(shape("h100x4") == "1 of 4 H100-80G, h100x4");
+  CHECK(shape("8x4090") == "1 of 8 RTX4090-24G, 8x4090");
+  CHECK(shape("16xA100-40G") == "2 of 8 A100-40G, 16xA100-40G");
+  CHECK(shape("144xGB200") == "2 of 72 GB200-186G, 144xGB200");
+  CHECK(shape("3x8") == "3 of 8 A100-80G, 3x8");
+  CHECK(contains(samples::error_of([] { resolve_cluster("36xH100"); }), "36 devices are no whole number of nodes of 8"));
+  CHECK(contains(samples::error_of([] { resolve_cluster("8xH100", "H200"); }), "leave out --device"));
 }
 
 TEST_CASE("devices are found by name, and carry their data sheet's numbers") {

@@ -28,8 +28,26 @@ TEST_CASE("drivers' names are those of the table") {
   CHECK(found("NVIDIA H100", 93.6) == "H100-96G");
 }
 
+TEST_CASE("people's names are those of the table") {
+  const auto called = [](const char* name) { return tawpipe::known_device(name).name; };
+  CHECK(called("H100") == "H100-80G");
+  CHECK(called("h100-80g") == "H100-80G");
+  CHECK(called("h100-96G") == "H100-96G");
+  CHECK(called("A100") == "A100-80G");
+  CHECK(called("a100 40gb") == "A100-40G");
+  CHECK(called("NVIDIA H100 80GB HBM3") == "H100-80G");
+  CHECK(called("4090") == "RTX4090-24G");
+  CHECK(called("RTX 4090") == "RTX4090-24G");
+  CHECK(called("rtx5090") == "RTX5090-32G");
+  CHECK(called("B300") == "B300-270G");
+  CHECK(called("h20") == "H20-96G");
+  CHECK(called("L4") == "L4-24G");
+  CHECK_THROWS_AS(called("H1000"), tawpipe::InputError);
+  CHECK_THROWS_AS(called("H100 PCIe"), tawpipe::InputError);
+}
+
 TEST_CASE("what only resembles one is not taken for it") {
-  for (const char* name : {"", "NVIDIA A10", "NVIDIA A1000", "NVIDIA L40", "NVIDIA T400", "NVIDIA H100 PCIe", "NVIDIA H100 NVL",
+  for (const char* name : {"", "NVIDIA A16", "NVIDIA A1000", "NVIDIA L40", "NVIDIA T400", "NVIDIA H100 PCIe", "NVIDIA H100 NVL",
                            "NVIDIA RTX 4090 Laptop GPU", "AMD Instinct MI300X"}) {
     CAPTURE(name);
     CHECK(found(name).empty());
