@@ -112,6 +112,14 @@ Command add_plan(CLI::App& parent) {
             "Layout");
   add_text(*app, "--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it",
            "FROM..TO", "Problem");
+  app->add_option(
+         "--what-if", flags->what_if,
+         "A change of the cluster, searched again: nodes=8, network=800Gbps, device=B200 or cluster=hgx-b200x4, several\n"
+         "of them with commas between, with price=5.5USD of its device's hour; catalogue: what is usually asked. May be\n"
+         "repeated (docs/plan.md)")
+      ->type_name("CHANGE")
+      ->group("Problem")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_text(*app, "--today", flags->today,
            "What is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its\n"
            "arguments, a torchtitan TOML or a DeepSpeed JSON. It says the problem where no flag does (docs/frameworks.md)",
@@ -143,7 +151,9 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304\n"
-         "  tawpipe plan --cluster dgx-h100*4 --model llama-3-8b --sequence 8192 --global-batch 128 --train-tokens 15T");
+         "  tawpipe plan --cluster dgx-h100*4 --model llama-3-8b --sequence 8192 --global-batch 128 --train-tokens 15T\n"
+         "  tawpipe plan --cluster dgx-h100x4 --price 2.5 --what-if catalogue --what-if device=B200,price=5 \\\n"
+         "    --model llama-3-8b --sequence 8192 --global-batch 128");
   return {
       app, [flags, app, no_offload] {
         for (const char* flag : {"--sequence-parallel", "--context-exchange", "--expert-dispatch", "--shard-states", "--reshard",

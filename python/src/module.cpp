@@ -20,6 +20,7 @@
 #include "commands/bound.hpp"
 #include "commands/entries.hpp"
 #include "commands/exchange.hpp"
+#include "commands/interval.hpp"
 #include "commands/list.hpp"
 #include "commands/plan_answer.hpp"
 #include "commands/run_cost.hpp"
@@ -56,11 +57,14 @@ std::vector<std::string> names_of(int count) {
 struct Simulated : Prediction {
   nlohmann::ordered_json more;
 
-  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const sim::RunFlags& run)
+  /// @param error  of its time; none: it is not known
+  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const sim::RunFlags& run,
+            const std::optional<RunsWithError>& error)
       : Prediction{std::move(prediction)} {
     sim::add_cost(more, problem);
     if (run.wanted()) more["run"] = sim::run_json(sim::answer_run(run, problem, summary));
     sim::add_gap(more, summary.makespan, bound);
+    if (error) sim::add_interval(more, summary.makespan, *error);
   }
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json all = to_json(summary);
@@ -73,7 +77,9 @@ Simulated simulate(const sim::Request& request) {
   const SignalsEndComputations watched{false};
   Problem problem = sim::resolve(request, false);
   problem.schedules = {sim::named_schedule(request)};
-  return {sim::predict(problem), problem, sim::bound_of(problem), request.run};
+  Prediction found = sim::predict(problem);
+  const auto error = sim::error_of_problem(problem, found.summary, problem.schedules.front(), problem.recompute);
+  return {std::move(found), problem, sim::bound_of(problem), request.run, error};
 }
 
 Simulated simulate_given(const sim::Request& request, const Schedule& schedule) {
@@ -82,16 +88,15 @@ Simulated simulate_given(const sim::Request& request, const Schedule& schedule) 
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
   const SignalsEndComputations watched{false};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
-  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt, request.run};
+  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt, request.run, std::nullopt};
 }
 
 /// What compare() found: summaries, best first, and the command's text.
 struct Comparison {
   std::string problem;
   std::string table;
-  std::vector<Summary> results;  ///< best first
+  std::vector<nlohmann::ordered_json> results;  ///< best first, with the keys of the command's JSON
   std::vector<std::string> labels;
-  std::optional<double> bound;
 };
 
 Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
@@ -105,10 +110,10 @@ Comparison compare(const sim::Request& request, const std::vector<std::string>& 
   Comparison found{.problem = sim::describe(problem),
                    .table = comparison_table(results, problem.recomputes.size() > 1),
                    .results = {},
-                   .labels = {},
-                   .bound = sim::bound_of(problem)};
+                   .labels = {}};
+  const std::optional<double> bound = sim::bound_of(problem);
   for (const std::size_t i : comparison_order(results)) {
-    found.results.push_back(results[i].summary);
+    found.results.push_back(sim::compared_json(problem, results[i], bound));
     found.labels.push_back(sim::entry_label(results[i].choice));
   }
   return found;
@@ -177,6 +182,7 @@ void bind_plan(nb::module_& module) {
       .def_rw("top", &sim::PlanFlags::top)
       .def_rw("budget", &sim::PlanFlags::budget)
       .def_rw("threads", &sim::PlanFlags::threads)
+      .def_rw("what_if", &sim::PlanFlags::what_if)
       .def_rw("today", &sim::PlanFlags::today)
       .def_rw("args", &sim::PlanFlags::args)
       .def_rw("env", &sim::PlanFlags::env)
@@ -211,11 +217,7 @@ void bind_answers(nb::module_& module) {
       .def_ro("labels", &Comparison::labels)
       .def("results", [](const Comparison& comparison) {
         nb::list all;
-        for (const Summary& summary : comparison.results) {
-          nlohmann::ordered_json one = to_json(summary);
-          sim::add_gap(one, summary.makespan, comparison.bound);
-          all.append(to_python(one));
-        }
+        for (const nlohmann::ordered_json& one : comparison.results) all.append(to_python(one));
         return all;
       });
 

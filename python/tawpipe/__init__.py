@@ -116,6 +116,11 @@ class Plans(Table):
         return Table(self.answer["pareto"])
 
     @property
+    def what_if(self) -> Table:
+        """What each change of `what_if` makes of it: what, nodes, devices, device, plan, speed, worth."""
+        return Table(self.answer.get("what_if", []), ["what", "devices", "device", "tokens_per_second", "speed", "worth"])
+
+    @property
     def today(self) -> dict | None:
         """What is run today: the keys of a plan, and lost, changes, notes."""
         return self.answer.get("today")
@@ -326,6 +331,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "",
          price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
+         what_if: Sequence[str] = (),
          today: str | os.PathLike | None = None, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
          strict: bool = False, vocab_size: int = 0, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
          context_exchange: str | None = None, expert_dispatch: str | None = None, layers_per_stage: str | None = None,
@@ -344,6 +350,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
             failures take (docs/run_cost.md).
         run: More of it, as the command's flags: power, pue, mtbf, restart_time, repair_time, spare_nodes, checkpoint,
             checkpoint_bandwidth.
+        what_if: Changes of the cluster that are searched too (`Plans.what_if`): "nodes=8", "network=800Gbps", "device=B200",
+            "cluster=hgx-b200x4", several with commas between, with "price=5USD"; "catalogue" for what is usually asked.
         today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its
             arguments, a torchtitan TOML, a DeepSpeed JSON. It says model, sequence and batch where no argument does.
         args, env: What that script is started with: its arguments $1, $2, ..., and variables of its environment.
@@ -380,6 +388,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     flags.base = base
     flags.given = given
     flags.schedules = _names("schedules", schedules)
+    flags.what_if = _names("what_if", what_if)
     _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
          threads=threads, today=_path("today", today) if today is not None else "", args=list(args),
          env=[f"{name}={value}" for name, value in (env or {}).items()], strict=strict, vocab_size=vocab_size)

@@ -96,13 +96,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["model"] = problem.model ? nlohmann::ordered_json(problem.model->name) : nlohmann::ordered_json{};
     add_cost(json, problem);
     json["results"] = nlohmann::ordered_json::array();
-    for (const std::size_t i : order) {
-      json["results"].push_back(to_json(results[i].summary));
-      add_gap(json["results"].back(), results[i].summary.makespan, bound);
-      const std::optional<RunsWithError> error =
-          error_of_problem(chosen_problem(problem, results[i]), results[i].summary, results[i].choice, results[i].recompute);
-      if (error) add_interval(json["results"].back(), results[i].summary.makespan, *error);
-    }
+    for (const std::size_t i : order) json["results"].push_back(compared_json(problem, results[i], bound));
     if (fitting) {
       json["fits"] = {{"tensor", fitting->mesh.tensor},
                       {"context", fitting->mesh.context},

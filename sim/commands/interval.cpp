@@ -5,8 +5,11 @@
 
 #include <cmath>
 
+#include "bound.hpp"
 #include "plan_report.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/search/choose.hpp"
 
 namespace tawpipe::sim {
 
@@ -83,6 +86,15 @@ std::optional<RunsWithError> error_of_problem(const Problem& problem, const Summ
                                               Recompute recompute) {
   if (!problem.model || std::holds_alternative<FixedCost>(problem.cost)) return std::nullopt;
   return runs_with_error(problem, choice, recompute, summary.microbatch_size);
+}
+
+nlohmann::ordered_json compared_json(const Problem& problem, const Chosen& one, const std::optional<double>& bound) {
+  nlohmann::ordered_json json = to_json(one.summary);
+  add_gap(json, one.summary.makespan, bound);
+  const std::optional<RunsWithError> error =
+      error_of_problem(chosen_problem(problem, one), one.summary, one.choice, one.recompute);
+  if (error) add_interval(json, one.summary.makespan, *error);
+  return json;
 }
 
 }  // namespace tawpipe::sim

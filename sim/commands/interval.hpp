@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tawpipe/frameworks/runs_in.hpp"
+#include "tawpipe/search/fwd.hpp"
 
 namespace tawpipe::sim {
 
@@ -26,6 +27,9 @@ std::string titles(const std::vector<Framework>& all, std::string_view between);
 /// fixed times, which are what they are.
 std::optional<RunsWithError> error_of_problem(const Problem& problem, const Summary& summary, const ScheduleChoice& choice,
                                               Recompute recompute);
+
+/// One of the `results` of compare. @param problem  that of all of them
+nlohmann::ordered_json compared_json(const Problem& problem, const Chosen& one, const std::optional<double>& bound);
 
 /// "28.9 s a step (80 %: 27.1 to 31.0 s), in Megatron-LM"; without an error the time alone.
 std::string step_text(Duration time, const std::optional<RunsWithError>& error);

@@ -233,6 +233,9 @@ int run_plan(const PlanFlags& flags) {
   if (several && !(flags.today.empty() && flags.emit.empty())) {
     throw InputError("--today and --emit are of one number of devices; leave out --devices");
   }
+  if (several && !flags.what_if.empty()) {
+    throw InputError("--what-if nodes=N is of more nodes too; leave out --devices");
+  }
   check_outputs({{"--json", flags.base.json}, {"--report", flags.base.report}});
   std::optional<OutputFile> file;
   if (!flags.base.json.empty()) file.emplace(flags.base.json);

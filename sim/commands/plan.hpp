@@ -19,6 +19,7 @@ struct PlanFlags {
   std::int64_t tokens = 0;             ///< --tokens: the global batch in tokens
   std::vector<std::string> schedules;  ///< --schedules; none: planned_schedules()
   std::string devices;                 ///< --devices FROM..TO
+  std::vector<std::string> what_if;    ///< --what-if: changes of the cluster, or "catalogue"
   std::string today;                   ///< --today FILE, a framework's settings
   std::vector<std::string> args;       ///< --args: of that script
   std::vector<std::string> env;        ///< --env NAME=VALUE: of that script

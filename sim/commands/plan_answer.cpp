@@ -316,14 +316,34 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
       parse_cuda_graphs(flags.base.cuda_graphs) != CudaGraphs::none) {
     throw InputError("--cuda-graphs is written by --emit megatron only, as the others capture none in training; leave it out");
   }
+  if (!flags.what_if.empty() && (!flags.emit.empty() || !flags.today.empty()))
+    throw InputError("--what-if is of the cluster as it is planned for; leave out --emit and --today");
   if (today) take_optimizer(today->job, flags.base);
-  PlanAnswer answer{.planned = search_plans(flags, "planning", watch, framework), .today = {}, .emitted = {}};
+  std::vector<WhatIf> entries = flags.what_if.empty() ? std::vector<WhatIf>{} : what_if_entries(flags);
+  PlanAnswer answer{.planned = search_plans(flags, "planning", watch, framework), .today = {}, .emitted = {}, .what_if = {}};
   answer.planned.framework = framework;
+  const auto tell_switches = [&](Planned& planned, const Plan& plan) {
+    PlanFlags plain = flags;
+    plain.today.clear();
+    plain.emit.clear();
+    plain.base.products = planned.flags.base.products;
+    planned.framework = framework;
+    planned.own_switches = own_switches(planned, plan, resolve_plan(plain));
+  };
   try {
     if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
+    if (answer.planned.result.plans.empty() && !answer.planned.result.stopped) {
+      const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
+      answer.planned.remedies = find_remedies(answer.planned.request, shipped(),
+                                              [&](std::size_t count, auto&& run) { on_threads(threads, count, run); });
+    }
+    if (answer.emitted) tell_switches(answer.emitted->planned, answer.emitted->planned.result.plans.front());
+    if (today && !answer.planned.result.plans.empty()) tell_switches(answer.planned, answer.planned.use());
     if (today) answer.today = simulate_today(answer.planned, *std::move(today));
     if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);
     if (!framework && !answer.planned.result.stopped) answer.planned.node_loss = find_node_loss(answer.planned, watch);
+    if (!entries.empty() && !answer.planned.result.stopped && !answer.planned.result.plans.empty())
+      answer.what_if = search_what_if(answer.planned, std::move(entries), watch);
   } catch (const Stopped&) {
     if (!flags.emit.empty() && !answer.emitted) throw InputError(ended_before(*framework));
     answer.planned.result.stopped = true;
@@ -333,7 +353,7 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
 
 PlanAnswer answer_so_far(Planned best) {
   best.result.stopped = true;
-  PlanAnswer answer{.planned = std::move(best), .today = {}, .emitted = {}};
+  PlanAnswer answer{.planned = std::move(best), .today = {}, .emitted = {}, .what_if = {}};
   if (answer.planned.flags.emit.empty()) return answer;
   const Framework framework = parse_framework(answer.planned.flags.emit);
   if (!cannot_run_best(framework, answer.planned).empty()) throw InputError(ended_before(framework));
@@ -343,6 +363,7 @@ PlanAnswer answer_so_far(Planned best) {
 
 nlohmann::ordered_json PlanAnswer::json() const {
   nlohmann::ordered_json json = result_json(planned);
+  if (!what_if.empty()) json["what_if"] = what_if_json(planned, what_if);
   if (today) json["today"] = today_json(*today, planned);
   if (emitted) json["emitted"] = emitted_json(*emitted, planned);
   return json;
@@ -350,22 +371,29 @@ nlohmann::ordered_json PlanAnswer::json() const {
 
 std::string PlanAnswer::text(const TableStyle& style) const {
   if (emitted) return emitted_text(*emitted, planned);
-  return result_text(planned, style, today ? &*today : nullptr) + (today ? "\n" + today_text(*today, planned) : std::string{});
+  std::string text = result_text(planned, style, today ? &*today : nullptr);
+  if (today) text += "\n" + today_text(*today, planned);
+  return what_if.empty() ? text : text + "\n" + what_if_text(planned, what_if, style);
 }
 
 std::string PlanAnswer::complaint() const {
-  if (!planned.result.plans.empty()) return {};
-  std::string nearest;
-  if (!planned.result.closest.empty()) {
-    nearest = concat("; the nearest needs ", format_memory(planned.result.closest[0].summary.fullest()), " a device");
+  const PlanResult& result = planned.result;
+  if (!result.plans.empty()) return {};
+  if (result.stopped) return "the search was stopped before it found anything that fits the devices' memory";
+  std::string text = result.counts.left > 0
+                         ? concat("nothing that fits the devices' memory was found before the search ended, with ",
+                                  result.counts.left, " candidates left; try a larger --budget")
+                         : std::string{"nothing in the space fits the devices' memory"};
+  const Problem& problem = planned.request.problem;
+  if (const std::optional<Bytes> needed = least_needed(result)) {
+    const Bytes usable = usable_part(problem.cluster.device(Rank{0}).memory, problem.usable_memory);
+    text += concat(": the least that a plan needs is ", format_memory(*needed), " a device, of which ", format_memory(usable),
+                   " may be planned with");
   }
-  if (planned.result.stopped) return "the search was stopped before it found anything that fits the devices' memory";
-  if (planned.result.counts.left > 0) {
-    return concat("nothing that fits the devices' memory was found before the search ended, with ", planned.result.counts.left,
-                  " candidates left; try a larger --budget");
-  }
-  return concat("nothing in the space fits the devices' memory", nearest, "; try more devices",
-                planned.request.problem.usable_memory < 1 ? ", a larger --usable-memory" : "");
+  for (const Remedy& remedy : planned.remedies)
+    text += concat(&remedy == &planned.remedies.front() ? "; what fits: " : ", or ", remedy.what);
+  if (planned.remedies.empty()) text += "; more nodes do not help; try a smaller model, sequence or microbatch";
+  return text;
 }
 
 }  // namespace tawpipe::sim

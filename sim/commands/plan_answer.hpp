@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "plan_frameworks.hpp"
+#include "plan_what_if.hpp"
 #include "tawpipe/report/table.hpp"
 
 namespace tawpipe::sim {
@@ -22,6 +23,8 @@ struct PlanAnswer {
   Planned planned;
   std::optional<Today> today;      ///< with --today
   std::optional<Emitted> emitted;  ///< with --emit, if anything fits
+
+  std::vector<WhatIf> what_if;  ///< with --what-if
 
   /// The keys of docs/output.md.
   nlohmann::ordered_json json() const;

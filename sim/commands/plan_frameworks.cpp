@@ -204,6 +204,7 @@ std::string today_text(const Today& today, const Planned& planned) {
                        : fmt::format("       {} faster by one change: {}\n", format_percent(faster), join(words, ", "));
   }
   for (const std::string& note : today.file.job.notes) text += concat("note   ", note, "\n");
+  if (const std::string own = own_switches_text(planned); !own.empty()) text += concat("note   ", own, "\n");
   return text;
 }
 
@@ -224,6 +225,7 @@ Json today_json(const Today& today, const Planned& planned) {
                                {"makespan_s", to_seconds(summary.makespan)},
                                {"faster", 1 - summary.makespan / today.plan.summary.makespan}});
   }
+  add_own_switches(json, planned);
   json["notes"] = today.file.job.notes;
   return json;
 }
@@ -261,6 +263,7 @@ std::string emitted_text(const Emitted& emitted, const Planned& best) {
                                                 problem.cluster.name(), problem.global_batch, problem.sequence),
                                     told(plan, runs.request),
                                     "the command that simulates it:", command_of(runs.flags, runs.request, plan)};
+  if (const std::string own = own_switches_text(runs); !own.empty()) comments.push_back(own);
   if (!emitted.cannot.empty()) {
     const Plan& first = best.result.plans.front();
     comments.push_back(concat(title(emitted.framework), " cannot run the best plan; this is the best ",
@@ -281,6 +284,7 @@ Json emitted_json(const Emitted& emitted, const Planned& best) {
   json["framework"] = name(emitted.framework);
   json["cannot"] = emitted.cannot;
   json["plan"] = plan_json(emitted.planned, emitted.planned.result.plans.front());
+  add_own_switches(json, emitted.planned);
   json["text"] = emitted_text(emitted, best);
   return json;
 }

@@ -37,6 +37,13 @@ void take_optimizer(FrameworkJob& job, Request& request);
 /// that it can turn on.
 void take_best_switches(Framework framework, PlanFlags& flags);
 
+/// How the switches of `planned` differ from `plain`, the request without the framework, and what its plan takes
+/// without them. @param plan  of `planned`
+Planned::OwnSwitches own_switches(const Planned& planned, const Plan& plan, const PlanRequest& plain);
+/// A sentence of it; "" where nothing differs.
+std::string own_switches_text(const Planned& planned);
+void add_own_switches(nlohmann::ordered_json& json, const Planned& planned);
+
 /// Simulates today's run on the cluster of `planned`, and each single change of its settings.
 Today simulate_today(const Planned& planned, TodayFile file);
 

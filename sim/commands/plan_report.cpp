@@ -236,6 +236,19 @@ Json result_json(const Planned& planned) {
                                {"makespan_s", to_seconds(change.makespan)},
                                {"change", change.makespan / planned.best().makespan - 1}});
   }
+  if (result.plans.empty()) {
+    const std::optional<Bytes> needed = least_needed(result);
+    json["needed_bytes"] = needed ? Json(needed->value()) : Json(nullptr);
+    json["remedies"] = Json::array();
+    for (const Remedy& remedy : planned.remedies) {
+      json["remedies"].push_back({{"what", remedy.what},
+                                  {"nodes", remedy.nodes},
+                                  {"devices", remedy.devices},
+                                  {"schedule", remedy.plan.choice.schedule},
+                                  {"words", layout_text(remedy.plan)},
+                                  {"memory_bytes", remedy.plan.summary.fullest().value()}});
+    }
+  }
   add_run(json, planned);
   if (!result.plans.empty()) json["use"] = verdict_json(planned);
   json["bound_s"] = planned.bound_s;
@@ -246,6 +259,16 @@ Json result_json(const Planned& planned) {
     json["left_gap"] = result.gap();
   }
   return json;
+}
+
+std::optional<Bytes> least_needed(const PlanResult& result) {
+  std::optional<Bytes> least;
+  const auto take = [&](Bytes memory) { least = std::min(least.value_or(memory), memory); };
+  for (const PlanLoss& loss : result.losses) {
+    if (loss.memory) take(*loss.memory);
+  }
+  for (const Plan& plan : result.closest) take(plan.summary.fullest());
+  return least;
 }
 
 std::string recompute_text(const PlanRequest& request, const Plan& plan) {

@@ -11,6 +11,7 @@
 #include "tawpipe/frameworks/verdict.hpp"
 #include "tawpipe/report/table.hpp"
 #include "tawpipe/search/plan.hpp"
+#include "tawpipe/search/remedies.hpp"
 
 namespace tawpipe::sim {
 
@@ -34,6 +35,11 @@ struct Planned {
     std::int64_t global_batch = 0;  ///< its own: replicas that are lost take their part with them
     NodeLost lost = {};
   };
+  /// How a framework's own switches differ from those of a plan without --today and --emit.
+  struct OwnSwitches {
+    std::vector<std::string> words = {};
+    std::optional<Duration> plain = {};  ///< the step time of its plan without them; none: it does not exist or fit so
+  };
   PlanFlags flags;
   PlanRequest request;
   PlanResult result;
@@ -41,13 +47,19 @@ struct Planned {
   std::vector<Format> formats = {};        ///< if it lists several
   std::vector<Change> changes = {};        ///< plan_changes.hpp
   std::optional<NodeLoss> node_loss = {};  ///< run_cost.hpp
+  std::vector<Remedy> remedies = {};       ///< where nothing fits
+  OwnSwitches own_switches = {};
   /// The framework of --today or --emit: what to use runs in it.
   std::optional<Framework> framework = {};
+  mutable std::optional<Verdict> known_verdict = {};  ///< verdict()'s own
 
   /// The fastest. @pre there is a plan
   const Summary& best() const { return result.plans.front().summary; }
-  /// The plan to use. @pre there is a plan
-  Verdict verdict() const { return verdict_of(request, result, framework); }
+  /// The plan to use, found at the first call: nothing changes after it. @pre there is a plan
+  const Verdict& verdict() const {
+    if (!known_verdict) known_verdict = verdict_of(request, result, framework);
+    return *known_verdict;
+  }
   const Plan& use() const { return result.plans[verdict().use]; }
 };
 
@@ -63,6 +75,8 @@ std::string told_text(const PlanRequest& request, const Plan& plan);
 RunsWithError runs_with_error(const Planned& planned, const Plan& plan);
 /// What measurement would tell which of two is faster, where they differ most.
 std::string separating_measurement(const Summary& use, const Summary& other);
+/// Of a device, the least of all candidates where none fits; none: unknown.
+std::optional<Bytes> least_needed(const PlanResult& result);
 /// The schedule's options, and what is around it.
 std::string options_text(const Plan& plan);
 

@@ -5,4 +5,5 @@
 #define TAWPIPE_BODIES 1
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/topology/cluster_change.hpp"
 #include "tawpipe/topology/cluster_file.hpp"

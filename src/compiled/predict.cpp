@@ -5,4 +5,5 @@
 #define TAWPIPE_BODIES 1
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/known_times.hpp"
+#include "tawpipe/search/remedies.hpp"
 #include "tawpipe/search/what_fits.hpp"

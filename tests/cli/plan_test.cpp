@@ -182,7 +182,27 @@ TEST_CASE("numbers of devices are compared by doubling") {
 
 TEST_CASE("where nothing fits it says so, with the nearest") {
   const auto none = run("plan --cluster 1x2 --model llama-2-70b --sequence 4096 --global-batch 4");
-  support::check_complaint(none, 1, {"nothing in the space fits", "more devices"});
+  support::check_complaint(none, 1,
+                           {"nothing in the space fits", "the least that a plan needs is", "; what fits: ", "16 devices"});
+}
+
+TEST_CASE("where states in host memory are not enough either it is known at once, with the nodes that would do") {
+  const auto none = run("plan --json - --cluster dgx-h100 --model llama-3-405b --sequence 8192 --global-batch 64");
+  CHECK(none.code == 1);
+  const json answer = json::parse(none.out);
+  CHECK(answer.at("searched").at("simulated") == 0);  // dropped by a bound
+  CHECK(answer.at("needed_bytes").get<double>() > 80e9);
+  const json& remedies = answer.at("remedies");
+  REQUIRE(!remedies.empty());
+  CHECK(remedies.back().at("what") == "4 nodes (32 devices) with optimizer in host memory");
+  for (const json& one : remedies) CHECK(one.at("memory_bytes").get<double>() < 80 * 1.0737e9);
+}
+
+TEST_CASE("a condition that keeps plans from fitting is named") {
+  const auto none =
+      run("plan --cluster dgx-h100x4 --model llama-3-70b --sequence 8192 --global-batch 64 --pipeline-parallel 1 "
+          "--tensor-parallel 1 --context-parallel 1 --no-offload");
+  support::check_complaint(none, 1, {"what fits: ", "leave out --"});
 }
 
 TEST_CASE("a short budget is said, with how far the answer may be from the best") {

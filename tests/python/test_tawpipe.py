@@ -64,10 +64,10 @@ class Answers(unittest.TestCase):
             shown = subprocess.run([command, "simulate", "--schedule", "tawpipe", "--cluster", "3x8", "--model", "llama-48x1024",
                                     "--sequence", "4096", "--microbatches", "48", "--fold", "off", "--json", "-"],
                                    capture_output=True, text=True, check=True).stdout
-            told = json.loads(shown)
-            for key in ("interval_s", "error_of", "runs_in"):  # of the command's problem, which a prediction does not keep
-                told.pop(key)
-            self.assertEqual(told, summary)
+            self.assertEqual(json.loads(shown), summary)
+        self.assertLess(summary["interval_s"][0], summary["interval_s"][1])
+        for one in tawpipe.compare("1f1b", "fsdp", **TINY):
+            self.assertLess(one["interval_s"][0], one["interval_s"][1])
 
     def test_schedules_clusters_and_answers_are_pickled_and_predictions_say_what_to_pickle(self):
         best = tawpipe.simulate("1f1b", **SMALL)
@@ -159,6 +159,14 @@ TINY = dict(cluster="2x4", model="llama-8x512", sequence=2048, global_batch=16)
 
 
 class Plans(unittest.TestCase):
+    def test_what_another_cluster_would_buy_is_an_argument(self):
+        plans = tawpipe.plan(what_if=["nodes=4", "network=800Gbps"], schedules=["ddp", "1f1b"], **TINY)
+        self.assertEqual([one["what"] for one in plans.what_if], ["4 nodes", "800 Gbps adapters"])
+        self.assertGreater(plans.what_if[0]["speed"], 0)
+        self.assertIn("What to buy", str(plans))
+        with self.assertRaisesRegex(tawpipe.InputError, "nodes=8"):
+            tawpipe.plan(what_if=["more"], **TINY)
+
     def test_plan_is_the_command_s(self):
         plans = tawpipe.plan(**TINY, top=2)
         self.assertTrue(plans.proven_best)

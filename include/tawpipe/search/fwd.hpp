@@ -8,5 +8,6 @@ struct Chosen;
 class Predictor;
 struct Prediction;
 struct Problem;
+struct Remedy;
 
 }  // namespace tawpipe

@@ -41,8 +41,9 @@ class LayoutBounds {
       usable_ +=
           static_cast<double>(usable_part(problem.cluster.device(Rank{rank}).memory, problem.usable_memory).value()) / ranks;
     }
-    states_ = static_cast<double>(problem.model->parameters()) *
-              static_cast<double>(bytes.weight + bytes.gradient + bytes.optimizer) / ranks;
+    const double parameters = static_cast<double>(problem.model->parameters()) / ranks;
+    resident_ = parameters * static_cast<double>(bytes.weight + bytes.gradient);
+    states_ = resident_ + parameters * static_cast<double>(bytes.optimizer);
   }
 
   /// Finds at once what the bounds of these layouts need. @param parallel  as for plan()
@@ -92,7 +93,7 @@ class LayoutBounds {
     int least = 1;
     for (int most = request_.problem.model->layers; least < most;) {
       layout.recompute_layers = (least + most) / 2;
-      const bool holds = states_ + times_of(layout, first_of(layout.mesh)).kept / layout.mesh.pipeline <= usable_;
+      const bool holds = min_states(layout) + times_of(layout, first_of(layout.mesh)).kept / layout.mesh.pipeline <= usable_;
       holds ? most = layout.recompute_layers : least = layout.recompute_layers + 1;
     }
     if (least >= request_.problem.model->layers) return std::nullopt;
@@ -102,12 +103,12 @@ class LayoutBounds {
 
   /// Whether a replica's devices together can hold the minimum for any schedule: the model's states
   /// once over all replicas, and, for one microbatch, the activations that all layers keep when the
-  /// last one's forward ends. Any of it may be offloaded to host memory.
-  bool can_hold(const PlanLayout& layout) {
-    return layout.offload.value_or(request_.problem.offload).any() || min_memory(layout) <= usable_;
-  }
+  /// last one's forward ends; without what lies in host memory.
+  bool can_hold(const PlanLayout& layout) { return min_memory(layout) <= usable_; }
   /// That minimum in bytes of a device, mean.
-  double min_memory(const PlanLayout& layout) { return states_ + saved(layout) / layout.mesh.pipeline; }
+  double min_memory(const PlanLayout& layout) {
+    return min_states(layout) + (offload_of(layout).activations ? 0 : saved(layout) / layout.mesh.pipeline);
+  }
   /// The additional time of layers whose ranks share them and wait for each other: an estimate.
   double usual_wait(const PlanLayout& layout) {
     const Times& times = times_of(layout, first_of(layout.mesh));
@@ -142,6 +143,8 @@ class LayoutBounds {
     double kept = 0;  ///< if those that may not be are not
   };
 
+  Offload offload_of(const PlanLayout& layout) const { return layout.offload.value_or(request_.problem.offload); }
+  double min_states(const PlanLayout& layout) const { return offload_of(layout).optimizer ? resident_ : states_; }
   double saved(const PlanLayout& layout) { return times_of(layout, first_of(layout.mesh)).saved; }
 
   /// One member of each class of a replica's ranks, and how many are of the class.
@@ -253,7 +256,9 @@ class LayoutBounds {
 
   const PlanRequest& request_;
   double usable_ = 0;  ///< bytes of a device, mean
-  double states_ = 0;  ///< bytes of the model's states, for each device
+  // Bytes of the model's states, for each device.
+  double resident_ = 0;  ///< weights and gradients, which never lie in host memory
+  double states_ = 0;
   std::optional<Mesh> known_mesh_;
   std::vector<Replica> known_replicas_;  ///< for known_mesh_
   std::map<Key, Times> times_;

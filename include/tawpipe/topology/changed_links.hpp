@@ -1,4 +1,4 @@
-// A cluster with changed links or devices: faster, slower, or of a given speed; or with fewer nodes.
+// A cluster with changed links or devices: faster, slower, or of a given speed; or with fewer or more nodes.
 // Not: other paths between devices (topology/cluster_builder.hpp).
 #pragma once
 
@@ -48,6 +48,18 @@ inline Cluster first_nodes(const Cluster& cluster, int count) {
     fabric.paths.insert(fabric.paths.end(), begin, begin + count);
   }
   return Cluster{cluster.name(), cluster.kinds(), std::move(nodes), std::move(fabric)};
+}
+
+/// `cluster` with so many nodes: its first ones, or all of them again and again.
+/// @throws InputError  for more nodes than are joined: without adapters, or by links of their own above these
+inline Cluster with_node_count(const Cluster& cluster, int count) {
+  if (count <= cluster.nodes()) return first_nodes(cluster, count);
+  if (!cluster.fabric().paths.empty())
+    throw InputError(concat("cluster ", quote(cluster.name()), " has links between its ", cluster.nodes(),
+                            " nodes; how more of them are joined is not known"));
+  std::vector<std::int32_t> nodes;
+  for (int node = 0; node < count; ++node) nodes.push_back(cluster.kind_index(NodeId{node % cluster.nodes()}));
+  return Cluster{cluster.name(), cluster.kinds(), std::move(nodes)};
 }
 
 /// Whether devices of a node have links of their own (NVLink), so that PCI Express carries only
