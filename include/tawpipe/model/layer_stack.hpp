@@ -1,4 +1,4 @@
-// A model as schedules see it: equal layers, the part before the first and the part after the last.
+// A model as schedules see it: layers of a few kinds, the part before the first and the part after the last.
 // Not: an architecture (model/transformer.hpp), nor its cut into stages (model/workload.hpp).
 #pragma once
 
@@ -26,6 +26,13 @@ enum class ShardCopies : std::uint8_t {
   each_parameter,  ///< FSDP2: weights into each parameter, gradients into what is scattered
 };
 
+/// A kind of layers.
+struct LayerWork {
+  StageWork layer = {};         ///< one of them
+  StageWork kept_layer = {};    ///< one of which nothing is recomputed
+  ParameterRange experts = {};  ///< as LayerStack::experts
+};
+
 /// The sizes and operations of a model for one microbatch, part by part. The author of a model
 /// defines the parts; layer_stack() in model/transformer_work.hpp makes those of a LLaMA decoder; a
 /// program can fill in its own:
@@ -45,10 +52,9 @@ struct LayerStack {
   StageWork layer = {};       ///< one layer; its `boundary` is what stages pass on
   /// this many layers of a stage are `layer`, the others kept_layer; 0: all
   std::int32_t recompute_layers = 0;
-  StageWork kept_layer = {};        ///< one layer of which nothing is recomputed
-  std::int32_t first_layers = 0;    ///< the model's first layers that differ from the others
-  StageWork first_layer = {};       ///< one of these
-  StageWork kept_first_layer = {};  ///< and one of which nothing is recomputed
+  StageWork kept_layer = {};           ///< one layer of which nothing is recomputed
+  std::vector<LayerWork> others = {};  ///< kinds 1, 2 and so on of layers; kind 0 is `layer`
+  LayerPattern pattern = {};           ///< the kind of each layer; empty: all are `layer`
   /// work of the last stage after its layers, with the loss; `parameters` without tied ones
   StageWork last_edge = {};
   ParameterNames names = {};  ///< of its parameters, in findings, errors and files
@@ -75,19 +81,46 @@ struct LayerStack {
   std::int64_t layer_parameters() const { return layer.parameters; }
   /// All parameters; tied ones count once.
   std::int64_t parameters() const {
-    return (layers - first_layers) * layer.parameters + first_layers * first_layer.parameters + first_edge.parameters +
-           last_edge.parameters;
+    std::int64_t sum = first_edge.parameters + last_edge.parameters + (pattern.empty() ? layers * layer.parameters : 0);
+    for (const std::uint8_t kind : pattern) sum += layer_of(kind).parameters;
+    return sum;
   }
   ParameterBlocks blocks() const {
-    return ParameterBlocks{{.first_edge = first_edge.parameters,
-                            .layers = layers,
-                            .layer = layer.parameters,
-                            .last_edge = last_edge.parameters,
-                            .tied = tied,
-                            .experts = experts,
-                            .first_layers = first_layers,
-                            .first_layer = first_layer.parameters},
-                           names};
+    ParameterBlocks::Sizes counts{.first_edge = first_edge.parameters,
+                                  .layers = layers,
+                                  .layer = {layer.parameters, experts},
+                                  .last_edge = last_edge.parameters,
+                                  .tied = tied,
+                                  .pattern = pattern};
+    for (const LayerWork& kind : others) counts.others.push_back({kind.layer.parameters, kind.experts});
+    return ParameterBlocks{std::move(counts), names};
+  }
+  /// A layer of a kind. @pre kind <= others.size()
+  const StageWork& layer_of(std::uint8_t kind, bool kept = false) const {
+    if (kind == 0) return kept ? kept_layer : layer;
+    return kept ? others[kind - 1U].kept_layer : others[kind - 1U].layer;
+  }
+  /// The first layer of a kind; if there is none, the first layer.
+  std::int32_t first_of(std::uint8_t kind) const {
+    const auto at = std::find(pattern.begin(), pattern.end(), kind) - pattern.begin();
+    return std::cmp_equal(at, pattern.size()) ? 0 : static_cast<std::int32_t>(at);
+  }
+  /// Calls `visit(what, work)` for each part of a stack, which may change it.
+  template <class Stack, class Visit>
+  static void for_each_part(Stack& of, Visit&& visit) {
+    visit("embedding", of.first_edge);
+    visit("layer", of.layer);
+    visit("kept_layer", of.kept_layer);
+    for (auto& kind : of.others) {
+      visit("other layer", kind.layer);
+      visit("kept other layer", kind.kept_layer);
+    }
+    visit("head", of.last_edge);
+  }
+  /// Whether layers have experts that ranks may have whole.
+  bool has_experts() const {
+    return experts.count() > 0 ||
+           std::any_of(others.begin(), others.end(), [](const auto& kind) { return kind.experts.count() > 0; });
   }
   /// One of `sizes`; 0 if that name is missing.
   std::int64_t size(std::string_view key) const {
@@ -140,18 +173,24 @@ TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t coun
   work.layers = count;
   work.first_edge = with_first;
   work.last_edge = with_last;
-  const std::int32_t differ = std::clamp(first_layers - first, 0, count);
-  const std::int32_t again = std::min(recomputed, differ);
-  work.first_layers = differ;
-  work.parameters = differ * first_layer.parameters + (count - differ) * layer.parameters;
   work.boundary = layer.boundary;
   if (with_first || (with_last && tied)) work.edge_parameters += first_edge.parameters;
   if (with_last) work.edge_parameters += last_edge.parameters;
-  if (again > 0) add(work, first_layer, again, first_layer.stash);
-  if (differ > again) add(work, kept_first_layer, differ - again, kept_first_layer.stash);
-  if (recomputed > again) add(work, layer, recomputed - again, layer.stash);
-  const std::int32_t kept = count - differ - (recomputed - again);
-  if (kept > 0) add(work, kept_layer, kept, kept_layer.stash);
+  if (!pattern.empty()) work.kinds.assign(pattern.begin() + first, pattern.begin() + first + count);
+  std::vector<char> done(others.size() + 1, 0);
+  for (std::int32_t i = 0; i < count; ++i) {  // a kind at a time, in the order in which they begin
+    const std::uint8_t kind = work.kinds.empty() ? std::uint8_t{0} : work.kinds[static_cast<std::size_t>(i)];
+    if (std::exchange(done[kind], 1) != 0) continue;
+    const std::int32_t all = work.layers_of(kind);
+    const auto from = work.kinds.begin();
+    const std::int32_t again =
+        work.kinds.empty() ? recomputed : static_cast<std::int32_t>(std::count(from, from + recomputed, kind));
+    work.parameters += all * layer_of(kind).parameters;
+    work.expert_parameters += all * (kind == 0 ? experts : others[kind - 1U].experts).count();
+    if (again > 0) add(work, layer_of(kind), again, layer_of(kind).stash);
+    if (all > again) add(work, layer_of(kind, true), all - again, layer_of(kind, true).stash);
+    if (work.kinds.empty()) break;
+  }
   if (with_first) add(work, first_edge, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : first_edge.stash);
   if (with_last) add(work, last_edge, 1, last_edge.stash);
   return work;
@@ -166,54 +205,52 @@ TAWPIPE_INLINE LayerStack LayerStack::times(std::int64_t sequences) const {
     size = size * sequences;
   };
   multiply(more.keys);
-  for (StageWork* part :
-       {&more.first_edge, &more.layer, &more.kept_layer, &more.first_layer, &more.kept_first_layer, &more.last_edge}) {
-    for (Bytes* size : {&part->saved, &part->stash, &part->boundary, &part->forward_workspace, &part->backward_workspace,
-                        &part->stashed_workspace, &part->forward_traffic, &part->backward_traffic}) {
+  for_each_part(more, [&](const char*, StageWork& part) {
+    for (Bytes* size : {&part.saved, &part.stash, &part.boundary, &part.forward_workspace, &part.backward_workspace,
+                        &part.stashed_workspace, &part.forward_traffic, &part.backward_traffic}) {
       multiply(*size);
     }
-    for (Flops* work : {&part->forward, &part->recompute, &part->backward_input, &part->backward_weight})
+    for (Flops* work : {&part.forward, &part.recompute, &part.backward_input, &part.backward_weight})
       *work = *work * static_cast<double>(sequences);
-    for (Kernel& kernel : part->kernels) {
+    for (Kernel& kernel : part.kernels) {
       kernel.batch *= sequences;
       kernel.bytes *= static_cast<double>(sequences);
     }
-  }
+  });
   return more;
 }
 
 TAWPIPE_INLINE bool LayerStack::has_kernels() const {
-  const auto known = [](const StageWork& part) {
-    return !part.kernels.empty() || (part.forward + part.recompute + part.backward_input + part.backward_weight).value() == 0;
-  };
-  return known(first_edge) && known(layer) && known(kept_layer) && known(first_layer) && known(kept_first_layer) &&
-         known(last_edge);
+  bool known = true;
+  for_each_part(*this, [&](const char*, const StageWork& part) {
+    known = known &&
+            (!part.kernels.empty() || (part.forward + part.recompute + part.backward_input + part.backward_weight).value() == 0);
+  });
+  return known;
 }
 
 TAWPIPE_INLINE void LayerStack::check() const {
   if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
-  if (first_layers < 0 || first_layers >= layers)
-    fail(concat("the number of first layers that differ must be 0 to ", layers - 1, ", not ", first_layers));
-  for (const auto& [what, part] : {std::pair{"first edge", &first_edge},
-                                   {"layer", &layer},
-                                   {"kept_layer", &kept_layer},
-                                   {"first_layer", &first_layer},
-                                   {"kept_first_layer", &kept_first_layer},
-                                   {"last edge", &last_edge}}) {
+  if (!pattern.empty() && std::cmp_not_equal(pattern.size(), layers))
+    fail(concat("its pattern has the kinds of ", pattern.size(), " layers, and it has ", layers));
+  for (const std::uint8_t kind : pattern) {
+    if (kind > others.size()) fail(concat("a layer is of kind ", int{kind}, "; the last kind is ", others.size()));
+  }
+  for_each_part(*this, [&](const char* what, const StageWork& part) {
     for (const std::int64_t size :
-         {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
-          part->backward_workspace.value(), part->stashed_workspace.value(), part->forward_traffic.value(),
-          part->backward_traffic.value()}) {
+         {part.parameters, part.saved.value(), part.stash.value(), part.boundary.value(), part.forward_workspace.value(),
+          part.backward_workspace.value(), part.stashed_workspace.value(), part.forward_traffic.value(),
+          part.backward_traffic.value()}) {
       if (size < 0 || size > max_size) fail(concat("a size of its ", what, " must be 0 to ", max_size, ", not ", size));
     }
-    if (part->stashed_workspace > part->backward_workspace)
-      fail(concat("of a workspace of its ", what, " of ", part->backward_workspace.value(), " bytes the stash has ",
-                  part->stashed_workspace.value()));
-    for (const Flops work : {part->forward, part->recompute, part->backward_input, part->backward_weight}) {
+    if (part.stashed_workspace > part.backward_workspace)
+      fail(concat("of a workspace of its ", what, " of ", part.backward_workspace.value(), " bytes the stash has ",
+                  part.stashed_workspace.value()));
+    for (const Flops work : {part.forward, part.recompute, part.backward_input, part.backward_weight}) {
       if (!(work.value() >= 0 && work.value() <= std::numeric_limits<double>::max()))
         fail(concat("the operations of its ", what, " are not a number of 0 or more"));
     }
-  }
+  });
   const auto check_names = [&](const char* what, const std::vector<ParameterBlock>& blocks, std::int64_t all) {
     std::int64_t left = all;
     for (const ParameterBlock& block : blocks) left = block.count < 0 || block.count > left ? -1 : left - block.count;
@@ -222,10 +259,12 @@ TAWPIPE_INLINE void LayerStack::check() const {
   };
   check_names("first edge", names.first_edge, first_edge.parameters);
   check_names("last edge", names.last_edge, last_edge.parameters);
-  if (experts.begin < 0 || experts.begin > experts.end || experts.end > layer.parameters) {
-    fail(concat("the parameters of its experts, ", experts.begin, " to ", experts.end, ", are not among a layer's ",
-                layer.parameters));
-  }
+  const auto check_experts = [&](const ParameterRange& of, std::int64_t parameters) {
+    if (of.begin < 0 || of.begin > of.end || of.end > parameters)
+      fail(concat("the parameters of its experts, ", of.begin, " to ", of.end, ", are not among a layer's ", parameters));
+  };
+  check_experts(experts, layer.parameters);
+  for (const LayerWork& kind : others) check_experts(kind.experts, kind.layer.parameters);
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }

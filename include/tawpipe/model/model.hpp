@@ -13,11 +13,21 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/layer_kind.hpp"
 #include "tawpipe/model/operator.hpp"
+#include "tawpipe/model/stage_work.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// Which kind each layer is, as an index into Model::kinds.
-using LayerPattern = std::vector<std::uint8_t>;
+/// The parameters of operators, or those that one token passes, or their operations.
+inline std::int64_t sum_of(const std::vector<Operator>& operators, std::int64_t (Operator::*of)() const) {
+  std::int64_t sum = 0;
+  for (const Operator& each : operators) sum += (each.*of)();
+  return sum;
+}
+inline TokenFlops flops_of(const std::vector<Operator>& operators, std::int64_t sequence) {
+  TokenFlops sum;
+  for (const Operator& each : operators) sum += each.flops(sequence);
+  return sum;
+}
 
 /// A decoder. A layer that predicts a further token (MTP) norms the hidden state and the embedding of
 /// the next token, makes one vector of both by a product [2H, H], is a layer of its kind, and has a
@@ -34,8 +44,8 @@ struct Model {
   std::int64_t positions = 0;  ///< learned ones; 0: none
   bool final_norm_bias = false;
   std::vector<LayerKind> kinds = {};
-  LayerPattern pattern = {};           ///< the kind of each layer
-  std::vector<std::uint8_t> mtp = {};  ///< the kind of each layer that predicts a further token
+  LayerPattern pattern = {};           ///< the kind of each layer, an index into `kinds`
+  std::vector<std::uint8_t> mtp = {};  ///< the kind of each layer, an index into `kinds` that predicts a further token
   bool mtp_has_norm = true;            ///< a norm of its own before the output matrix
 
   std::int64_t embedding_parameters() const { return (vocab + positions) * hidden; }
@@ -43,6 +53,21 @@ struct Model {
   std::int64_t head_parameters() const { return hidden * (final_norm_bias ? 2 : 1) + (tied ? 0 : vocab * hidden); }
   /// Beside its layer.
   std::int64_t mtp_parameters() const { return 2 * hidden * hidden + (mtp_has_norm ? 3 : 2) * hidden; }
+  /// Those of all layers that predict further tokens.
+  std::int64_t all_mtp_parameters() const {
+    std::int64_t sum = 0;
+    for (const std::uint8_t kind : mtp) sum += sum_of(kinds[kind].operators(hidden), &Operator::parameters) + mtp_parameters();
+    return sum;
+  }
+  /// Those of experts with a router before them.
+  std::int64_t expert_parameters() const {
+    std::int64_t sum = 0;
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      const auto layers = std::count(pattern.begin(), pattern.end(), kind) + std::count(mtp.begin(), mtp.end(), kind);
+      sum += layers * sum_of(kinds[kind].operators(hidden), &Operator::expert_parameters);
+    }
+    return sum;
+  }
   /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return count(&Operator::parameters); }
   /// Those that one token passes: without the experts that are not chosen for it.
@@ -66,18 +91,6 @@ inline LayerPattern repeated(const LayerPattern& part, int layers) {
   LayerPattern pattern(static_cast<std::size_t>(layers));
   for (std::size_t i = 0; i < pattern.size(); ++i) pattern[i] = part[i % part.size()];
   return pattern;
-}
-
-/// The parameters of operators, or those that one token passes, or their operations.
-inline std::int64_t sum_of(const std::vector<Operator>& operators, std::int64_t (Operator::*of)() const) {
-  std::int64_t sum = 0;
-  for (const Operator& each : operators) sum += (each.*of)();
-  return sum;
-}
-inline TokenFlops flops_of(const std::vector<Operator>& operators, std::int64_t sequence) {
-  TokenFlops sum;
-  for (const Operator& each : operators) sum += each.flops(sequence);
-  return sum;
 }
 
 }  // namespace tawpipe

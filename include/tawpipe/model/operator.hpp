@@ -74,6 +74,7 @@ struct Operator {
   std::int64_t matrices() const { return kind == Kind::product ? in * out * count : 0; }
   std::int64_t parameters() const { return matrices() + vectors; }
   std::int64_t expert_matrices() const { return is_of_experts() ? matrices() : 0; }
+  std::int64_t expert_parameters() const { return is_of_experts() ? parameters() : 0; }
   /// Those that one token passes: of `count` matrices `copies`.
   std::int64_t active_matrices() const { return is_of_experts() ? in * out * copies : matrices(); }
   std::int64_t active_parameters() const { return active_matrices() + (is_of_experts() ? vectors / count * copies : vectors); }

@@ -71,20 +71,30 @@ struct ParameterNames {
 /// model's author and to the code that computes its stages.
 class ParameterBlocks {
  public:
+  /// Those of a kind of layers.
+  struct Layer {
+    std::int64_t count = 0;       ///< of one layer
+    ParameterRange experts = {};  ///< of these, those of its experts
+  };
   /// The number of parameters in each part.
   struct Sizes {
     std::int64_t first_edge = 0;
     std::int32_t layers = 0;  ///< number of layers
-    std::int64_t layer = 0;   ///< of each
+    Layer layer = {};         ///< kind 0
     std::int64_t last_edge = 0;
-    bool tied = false;              ///< the first edge's parameters also serve the last edge
-    ParameterRange experts = {};    ///< of a layer's, those of its experts
-    std::int32_t first_layers = 0;  ///< the first so many layers differ, and have no experts
-    std::int64_t first_layer = 0;   ///< of each of these
+    bool tied = false;               ///< the first edge's parameters also serve the last edge
+    std::vector<Layer> others = {};  ///< kinds 1, 2 and so on
+    LayerPattern pattern = {};       ///< the kind of each layer; empty: all are `layer`
   };
 
   ParameterBlocks() = default;
-  explicit ParameterBlocks(const Sizes& sizes, ParameterNames names = {}) : sizes_{sizes}, names_{std::move(names)} {}
+  explicit ParameterBlocks(Sizes sizes, ParameterNames names = {}) : sizes_{std::move(sizes)}, names_{std::move(names)} {
+    std::int64_t at = sizes_.first_edge;
+    for (std::int32_t layer = 0; !sizes_.pattern.empty() && layer <= sizes_.layers; ++layer) {
+      begins_.push_back(at);
+      if (layer < sizes_.layers) at += kind_of(layer).count;
+    }
+  }
 
   ParameterRange first_edge() const { return {0, sizes_.first_edge}; }
   /// `count` layers from `first` on.
@@ -133,17 +143,20 @@ class ParameterBlocks {
                         std::string_view otherwise);
 
   std::int64_t layer_begin(std::int32_t layer) const {
-    const std::int64_t differ = std::min(layer, sizes_.first_layers);
-    return sizes_.first_edge + differ * sizes_.first_layer + (layer - differ) * sizes_.layer;
+    return begins_.empty() ? sizes_.first_edge + layer * sizes_.layer.count : begins_[static_cast<std::size_t>(layer)];
+  }
+  const Layer& kind_of(std::int32_t layer) const {
+    const std::uint8_t kind = sizes_.pattern.empty() ? std::uint8_t{0} : sizes_.pattern[static_cast<std::size_t>(layer)];
+    return kind == 0 ? sizes_.layer : sizes_.others[kind - 1U];
   }
   /// The layer that a parameter is in. @pre it is of a layer
   std::int32_t layer_of(std::int64_t parameter) const {
-    const std::int64_t others = layer_begin(sizes_.first_layers);
-    if (parameter < others) return static_cast<std::int32_t>((parameter - sizes_.first_edge) / sizes_.first_layer);
-    return sizes_.first_layers + static_cast<std::int32_t>((parameter - others) / sizes_.layer);
+    if (begins_.empty()) return static_cast<std::int32_t>((parameter - sizes_.first_edge) / sizes_.layer.count);
+    return static_cast<std::int32_t>(std::upper_bound(begins_.begin(), begins_.end(), parameter) - begins_.begin() - 1);
   }
 
   Sizes sizes_;
+  std::vector<std::int64_t> begins_ = {};  ///< [layer] where it begins, and the end; empty: layers are equal
   ParameterNames names_;
 };
 
@@ -165,13 +178,14 @@ inline std::vector<ParameterRange> ParameterBlocks::part_of(std::span<const Para
       if (at < end && take) append(part, {at, end});
       at = std::max(at, end);
     };
-    to(layer_begin(sizes_.first_layers), !experts);
+    to(sizes_.first_edge, !experts);
     const std::int64_t last = last_edge().begin;
     while (at < range.end && at < last) {
-      const std::int64_t layer = layer_begin(layer_of(at));
-      to(layer + sizes_.experts.begin, !experts);
-      to(layer + sizes_.experts.end, experts);
-      to(layer + sizes_.layer, !experts);
+      const std::int32_t layer = layer_of(at);
+      const std::int64_t begin = layer_begin(layer);
+      to(begin + kind_of(layer).experts.begin, !experts);
+      to(begin + kind_of(layer).experts.end, experts);
+      to(begin + kind_of(layer).count, !experts);
     }
     to(range.end, !experts);
   }

@@ -36,11 +36,11 @@ class ParameterOrder : public ParameterBlocks {
   explicit ParameterOrder(const Transformer& model)
       : ParameterBlocks{{.first_edge = model.embedding_parameters(),
                          .layers = model.layers,
-                         .layer = model.layer_parameters(),
+                         .layer = {model.layer_parameters(), {}},
                          .last_edge = model.head_parameters(),
                          .tied = model.tied,
-                         .first_layers = model.dense_layers,
-                         .first_layer = model.dense_layers > 0 ? model.of_dense_layers().layer_parameters() : 0}},
+                         .others = {{model.dense_layers > 0 ? model.of_dense_layers().layer_parameters() : 0, {}}},
+                         .pattern = model.dense_layers > 0 ? model.decoder().pattern : LayerPattern{}}},
         model_{model} {}
 
   ParameterRange embedding() const { return first_edge(); }

@@ -43,6 +43,7 @@ struct StageCut {
   /// --account-for-loss-in-pipeline-split.
   double embedding = 0;
   double head = 0;
+  std::vector<double> each = {};  ///< [layer] its time relative to that layer's, where they differ
 
   bool is_even() const { return layers.empty() && !balanced && embedding == 0 && head == 0; }
   bool operator==(const StageCut&) const = default;
@@ -93,6 +94,36 @@ inline std::vector<std::int32_t> balanced_layers(std::int32_t total, int stages,
     }
   }
   return layers;
+}
+
+/// The same for layers that take `each` of these times.
+/// Complexity: O(layers).
+inline std::vector<std::int32_t> balanced_layers(const std::vector<double>& each, int stages, double embedding, double head) {
+  const auto total = static_cast<std::int32_t>(each.size());
+  const std::int32_t least = total >= stages ? 1 : 0;
+  // From the last stage on, so that what is left over is for the first; none if it does not hold all.
+  const auto within = [&](double most) {
+    std::vector<std::int32_t> layers(static_cast<std::size_t>(stages), 0);
+    std::int32_t left = total;
+    for (int stage = stages; stage-- > 0;) {
+      double time = (stage + 1 == stages ? head : 0) + (stage == 0 ? embedding : 0);
+      std::int32_t& count = layers[static_cast<std::size_t>(stage)];
+      while (left > stage * least && (count < least || time + each[static_cast<std::size_t>(left - 1)] <= most)) {
+        time += each[static_cast<std::size_t>(--left)];
+        ++count;
+      }
+      if (time > most && count > least) return std::vector<std::int32_t>{};
+    }
+    return left > 0 ? std::vector<std::int32_t>{} : layers;
+  };
+  double high = embedding + head;
+  for (const double time : each) high += time;
+  double low = 0;
+  for (int step = 0; step < 50; ++step) {  // to a double's last bits
+    const double middle = (low + high) / 2;
+    (within(middle).empty() ? low : high) = middle;
+  }
+  return within(high);
 }
 
 namespace detail {

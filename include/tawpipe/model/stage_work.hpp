@@ -18,12 +18,15 @@ struct Share {
   std::int64_t denominator = 1;
 };
 
+/// The kind of each layer, as an index.
+using LayerPattern = std::vector<std::uint8_t>;
+
 /// The sizes and operations of one stage for one microbatch. Sizes are bytes on one device.
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
-  std::int32_t recomputed = 0;    ///< the number of its layers that are recomputed, the first ones
-  std::int32_t first_layers = 0;  ///< of its layers, the model's first ones that differ from the others
+  std::int32_t recomputed = 0;  ///< the number of its layers that are recomputed, the first ones
+  LayerPattern kinds = {};      ///< of its layers (LayerStack::pattern); empty: all are LayerStack::layer
   /// what the model does before its first layer: of a decoder, the embedding
   bool first_edge = false;
   /// what it does after its last layer, with the loss: of a decoder, final norm and output matrix
@@ -34,8 +37,9 @@ struct StageWork {
   std::int32_t pieces = 1;  ///< equal parts of its products, cut by tokens; a step runs one
   double collectives = 0;   ///< that the host launches in the pass whose step this is
 
-  std::int64_t parameters = 0;       ///< of the layers
-  std::int64_t edge_parameters = 0;  ///< of the edges that this stage has
+  std::int64_t parameters = 0;         ///< of the layers
+  std::int64_t expert_parameters = 0;  ///< of these, those of experts that ranks may have whole
+  std::int64_t edge_parameters = 0;    ///< of the edges that this stage has
 
   Bytes saved = {};  ///< activations kept from forward to backward
   /// in addition to `saved`, kept from a backward_input to its backward_weight
@@ -55,6 +59,9 @@ struct StageWork {
   Bytes backward_traffic = {};
   std::vector<Kernel> kernels = {};  ///< the kernels of all of that; empty: unknown
 
+  std::int32_t layers_of(std::uint8_t kind) const {
+    return static_cast<std::int32_t>(kinds.empty() ? (kind == 0 ? layers : 0) : std::count(kinds.begin(), kinds.end(), kind));
+  }
   /// What a device needs to run any pass of the stage.
   Bytes workspace() const { return std::max(forward_workspace, backward_workspace); }
   /// Held only while a backward_input runs by itself; a backward_weight has none.

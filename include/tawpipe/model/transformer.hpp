@@ -105,6 +105,13 @@ struct Transformer {
   bool mlp_bias = false;     ///< gate, up and down have biases
   QkNorm qk_norm = QkNorm::none;
   bool shared_gate = false;  ///< a product [1, H] scales the shared expert's result
+  /// Kinds of layers and which each layer is, where they are not what the sizes above say; these are
+  /// then those of the first attention and of the largest mixture or MLP. See of().
+  std::vector<LayerKind> kinds = {};
+  LayerPattern pattern = {};
+  LayerPattern mtp = {};   ///< the kinds of layers that predict a further token
+  int positions = 0;       ///< learned ones; 0: none
+  bool norm_bias = false;  ///< of the final norm
   /// Sentences on what was assumed or left out when the model was read, for users.
   std::vector<std::string> notes = {};
 
@@ -114,6 +121,7 @@ struct Transformer {
   static constexpr int max_expert_width = 1 << 22;  ///< of all experts of a layer together
   static constexpr int max_experts = 1 << 12;       ///< of a layer
   static constexpr int max_vocab = 1 << 22;
+  static constexpr std::int64_t max_parameters = std::int64_t{1} << 46;  ///< of models of several kinds
 
   /// Width of one head. @pre check() passes
   std::int64_t head_size() const { return head_dim ? *head_dim : hidden / heads; }
@@ -232,7 +240,11 @@ struct Transformer {
   std::int64_t mlp_width() const { return is_routed() ? std::int64_t{experts} * intermediate + shared_width : intermediate; }
   /// Numbers of a token's copies for its experts: kH, or none.
   std::int64_t routed_copies() const { return is_routed() ? std::int64_t{experts_per_token} * hidden : 0; }
-  /// One of its layers by its operators; with experts, one that has them.
+  /// A model of several kinds of layers. @throws InputError  as Model::check
+  static Transformer of(const Model& model);
+  /// Whether its layers are of `kinds`.
+  bool has_kinds() const { return !kinds.empty(); }
+  /// One of its layers by its operators; with experts, one that has them; of several kinds, the first.
   LayerKind layer_kind() const;
   /// Its kinds of layers and their pattern.
   Model decoder() const;
@@ -270,14 +282,18 @@ struct Transformer {
   /// Parameters of all layers.
   std::int64_t all_layer_parameters() const { return parameters() - embedding_parameters() - head_parameters(); }
   /// Parameters of the token embedding: VH.
-  std::int64_t embedding_parameters() const { return std::int64_t{vocab} * hidden; }
+  std::int64_t embedding_parameters() const { return (std::int64_t{vocab} + positions) * hidden; }
   /// Parameters of the final norm, and of the output matrix where it is not the embedding: H, or
   /// H + VH.
-  std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
+  std::int64_t head_parameters() const {
+    return hidden * (norm_bias ? 2 : 1) + (tied ? 0 : std::int64_t{vocab} * hidden) + mtp_parameters();
+  }
+  /// Of the layers that predict further tokens, which are a part of the last edge.
+  std::int64_t mtp_parameters() const { return mtp.empty() ? 0 : decoder().all_mtp_parameters(); }
   /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return decoder().parameters(); }
   /// Those of experts with a router before them.
-  std::int64_t expert_parameters() const { return (layers - dense_layers) * layer_expert_parameters(); }
+  std::int64_t expert_parameters() const { return decoder().expert_parameters(); }
   /// Those that one token passes: all, without the experts that are not chosen for it.
   std::int64_t active_parameters() const { return decoder().active_parameters(); }
 
@@ -288,9 +304,10 @@ struct Transformer {
   void check() const;
 
  private:
-  std::int64_t matrices(std::int64_t (Operator::*of)() const) const {
-    return sum_of(layer_kind().operators(hidden), of) - (of != &Operator::expert_matrices && shared_gate ? hidden : 0);
+  std::int64_t matrices(std::int64_t (Operator::*which)() const) const {
+    return sum_of(layer_kind().operators(hidden), which) - (which != &Operator::expert_matrices && shared_gate ? hidden : 0);
   }
+  void check_kinds() const;
   void check_experts() const;
   void check_latent() const;
   void check_details() const;
@@ -302,40 +319,9 @@ struct Transformer {
   }
 };
 
-inline LayerKind Transformer::layer_kind() const {
-  const Attention attention{.heads = heads,
-                            .kv_heads = kv_heads,
-                            .head_dim = static_cast<int>(head_size()),
-                            .value_dim = value_size,
-                            .turned = is_latent() ? rope_width : -1,
-                            .window = window,
-                            .qkv_bias = qkv_bias,
-                            .output_bias = output_bias,
-                            .qk_norm = qk_norm,
-                            .query_rank = query_rank,
-                            .key_value_rank = key_value_rank};
-  const MlpFunction function = gated ? MlpFunction::gated : MlpFunction::plain;
-  if (!is_routed()) return {.sublayers = {attention, Mlp{.width = intermediate, .function = function, .bias = mlp_bias}}};
-  return {.sublayers = {attention, Mixture{.experts = experts,
-                                           .per_token = experts_per_token,
-                                           .width = intermediate,
-                                           .shared_width = shared_width,
-                                           .function = function,
-                                           .shared_gate = shared_gate}}};
-}
-
-inline Model Transformer::decoder() const {
-  Model model{.name = name, .hidden = hidden, .vocab = vocab, .tied = tied, .kinds = {layer_kind()}};
-  model.pattern.assign(static_cast<std::size_t>(layers), 0);
-  if (dense_layers > 0) {
-    model.kinds.push_back(of_dense_layers().layer_kind());
-    std::fill_n(model.pattern.begin(), dense_layers, std::uint8_t{1});
-  }
-  return model;
-}
-
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
 #include "tawpipe/model/detail/transformer_check.hpp"
+#include "tawpipe/model/detail/transformer_layers.hpp"
 #endif

@@ -15,6 +15,8 @@
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/detail/body_writer.hpp"
+#include "tawpipe/model/detail/operator_body.hpp"
+#include "tawpipe/model/detail/operator_reading.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -113,8 +115,8 @@ inline void add_routed_copies(StageWork& work, const Transformer& model, const B
       static_cast<double>(batch.tokens() / sharing.token_ranks() * model.routed_copies()) * (sharing.tensor - 1) / sharing.tensor;
   const Bytes copies{static_cast<std::int64_t>(numbers * input)};
   const bool again = recompute == Recompute::full || model.parts_again(recompute).mlp;
-  const std::int32_t layers = work.layers - work.first_layers;
-  const std::int32_t recomputed = std::max(0, work.recomputed - work.first_layers);
+  const std::int32_t layers = work.layers_of(0);
+  const std::int32_t recomputed = std::max(0, work.recomputed - (work.layers - layers));
   if (layers == 0) return;
   work.saved += copies * (again ? layers - recomputed : layers);
   if (again && recomputed > 0) {
@@ -197,9 +199,9 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     work.forward_workspace += gathered + keys;
     work.backward_workspace += gathered * 2 + keys * 2;
   }
-  const std::int64_t experts = sharing.whole_experts ? (work.layers - work.first_layers) * model.layer_expert_parameters() : 0;
+  const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
   work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
-  if (sharing.whole_experts && work.layers > work.first_layers) {  // what is sent to experts, beside what they keep
+  if (sharing.whole_experts && work.layers_of(0) > 0) {  // what is sent to experts, beside what they keep
     const Bytes sent{part(batch.tokens() * model.routed_copies() * element, both)};
     work.forward_workspace += sent;
     work.backward_workspace += sent;
@@ -218,6 +220,60 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   return work;
 }
 
+/// One rank's part of each stage of a model with several kinds of layers, with the bodies.
+inline std::vector<SharedStage> share_kinds(const Transformer& model, const Batch& batch, Recompute recompute,
+                                            std::span<const StageWork> stages, const Sharing& sharing) {
+  const LayerStack whole = layer_stack(model, batch, recompute);
+  LayerStack of_rank = whole;
+  std::vector<OperatorReading> readings;
+  for (std::size_t k = 0; k < model.kinds.size(); ++k) {
+    const std::vector<Operator> list = model.kinds[k].operators(model.hidden);
+    check_sharing(list, model, sharing);
+    readings.emplace_back(list, model, batch, recompute, sharing).memory(k == 0 ? of_rank.layer : of_rank.others[k - 1].layer);
+    if (recompute == Recompute::full && model.recompute_layers > 0) {
+      OperatorReading{list, model, batch, Recompute::none, sharing}.memory(k == 0 ? of_rank.kept_layer
+                                                                                  : of_rank.others[k - 1].kept_layer);
+    }
+  }
+  const auto part = [](std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; };
+  const std::int64_t stream = batch.tokens() * model.hidden * size_bytes(model.dtype);
+  std::vector<SharedStage> shared;
+  for (const StageWork& stage : stages) {
+    const StageWork layers = of_rank.stage(stage.first_layer, stage.layers, false, false, stage.recomputed);
+    const StageWork edges =
+        shared_work(whole.stage(stage.first_layer, 0, stage.first_edge, stage.last_edge), model, batch, recompute, sharing);
+    SharedStage& one = shared.emplace_back(SharedStage{.work = stage});
+    StageWork& work = one.work;
+    work.saved = layers.saved + edges.saved;
+    work.stash = layers.stash + edges.stash;
+    work.boundary = Bytes{part(work.boundary.value(), sharing.gathers_messages() ? sharing.ranks() : sharing.token_parts())};
+    const bool gathers = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
+    const Bytes gathered{gathers && stage.layers > 0 ? part(stream, sharing.token_ranks()) : 0};
+    work.forward_workspace = std::max(layers.forward_workspace + gathered, edges.forward_workspace);
+    work.backward_workspace = std::max(layers.backward_workspace + gathered * 2, edges.backward_workspace);
+    work.stashed_workspace = std::min(work.backward_workspace, std::max(layers.stashed_workspace, edges.stashed_workspace));
+    const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
+    work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, sharing.ranks());
+    work.edge_parameters = part(work.edge_parameters, sharing.tensor);
+    for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), sharing.ranks())};
+    for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight})
+      *flops = *flops / static_cast<double>(sharing.ranks());
+    for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
+    if (sharing.ranks() == 1) continue;
+    const auto body = [&](auto&& write) {
+      OperatorBody writer{readings, model, batch, recompute, sharing};
+      writer.take_head(whole.last_edge);
+      write(writer);
+      return writer.take();
+    };
+    one.forward = body([&](auto& writer) { writer.forward(stage); });
+    one.backward = body([&](auto& writer) { writer.backward(stage, true, true); });
+    one.backward_input = body([&](auto& writer) { writer.backward(stage, true, false); });
+    one.backward_weight = body([&](auto& writer) { writer.backward(stage, false, true); });
+  }
+  return shared;
+}
+
 }  // namespace detail
 
 /// One rank's part of each stage, with the bodies of its passes.
@@ -227,6 +283,10 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {
+  if (model.has_kinds()) {
+    if (sharing.whole_experts) detail::check_experts(model, sharing);
+    return detail::share_kinds(model, batch, recompute, stages, sharing);
+  }
   const bool two_level = sharing.exchange == ContextExchange::two_level;
   if (sharing.context > 1 && two_level && (sharing.inner < 1 || sharing.context % sharing.inner != 0)) {
     throw InputError(concat("context exchange ", name(sharing.exchange), ":", sharing.inner, " among ", sharing.context,
@@ -244,8 +304,8 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {
-    return a.layers == b.layers && a.recomputed == b.recomputed && a.first_layers == b.first_layers &&
-           a.first_edge == b.first_edge && a.last_edge == b.last_edge;
+    return a.layers == b.layers && a.recomputed == b.recomputed && a.kinds == b.kinds && a.first_edge == b.first_edge &&
+           a.last_edge == b.last_edge;
   };
   for (const StageWork& stage : stages) {
     SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, sharing)};

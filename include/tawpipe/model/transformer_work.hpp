@@ -135,6 +135,7 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/detail/stack_of_kinds.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -144,7 +145,7 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   batch.check();
   TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
   const bool part_again = recompute == Recompute::full && model.recompute_layers > 0 && layers > model.recompute_layers;
-  if (part_again || (model.dense_layers > 0 && layers > 0)) {
+  if (part_again || ((model.dense_layers > 0 || model.has_kinds()) && layers > 0)) {
     return layer_stack(model, batch, recompute).stage(first_layer, layers, embedding, head);
   }
 
@@ -152,7 +153,7 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   const TokenFlops flops = flops_of(model.layer_kind().operators(model.hidden), batch.sequence);
   const double matrices = flops.backward_weight * tokens;
   const double attention = (flops.forward - flops.backward_weight) * tokens;
-  const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
+  const double logits = head ? 2.0 * static_cast<double>(std::int64_t{model.vocab} * model.hidden) * tokens : 0.0;
   const double of_matrix = 2.0 * static_cast<double>(model.hidden * model.token_width()) * tokens;
   const double of_mlp =
       static_cast<double>(model.mlp_matrices()) * of_matrix + 2.0 * static_cast<double>(model.hidden) * model.experts * tokens;
@@ -169,7 +170,7 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   work.last_edge = head;
   work.parameters = layers * model.layer_parameters();
   if (embedding) work.edge_parameters += model.embedding_parameters();
-  if (head) work.edge_parameters += model.head_parameters();
+  if (head) work.edge_parameters += model.head_parameters() - model.mtp_parameters();
   if (head && model.tied && !embedding) work.edge_parameters += model.embedding_parameters();
 
   work.forward = Flops{layers * (matrices + attention) + logits};
@@ -287,16 +288,15 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   const auto layer_of = [&](const Transformer& of, Recompute policy) {
     return transformer_work(of, batch, policy, 0, 1, false, false);
   };
+  if (recompute == Recompute::full) stack.recompute_layers = model.recompute_layers;
+  if (model.has_kinds()) return detail::stack_of_kinds(std::move(stack), model, batch, recompute);
   const Transformer others = model.of_other_layers();
   stack.layer = layer_of(others, recompute);
-  if (recompute == Recompute::full && model.recompute_layers > 0) {
-    stack.recompute_layers = model.recompute_layers;
-    stack.kept_layer = layer_of(others, Recompute::none);
-  }
+  if (stack.recompute_layers > 0) stack.kept_layer = layer_of(others, Recompute::none);
   if (model.dense_layers > 0) {
-    stack.first_layers = model.dense_layers;
-    stack.first_layer = layer_of(model.of_dense_layers(), recompute);
-    if (stack.recompute_layers > 0) stack.kept_first_layer = layer_of(model.of_dense_layers(), Recompute::none);
+    stack.pattern = model.decoder().pattern;
+    LayerWork& dense = stack.others.emplace_back(LayerWork{.layer = layer_of(model.of_dense_layers(), recompute)});
+    if (stack.recompute_layers > 0) dense.kept_layer = layer_of(model.of_dense_layers(), Recompute::none);
   }
   stack.last_edge = transformer_work(model, batch, recompute, 0, 0, false, true);
   stack.last_edge.parameters = model.head_parameters();

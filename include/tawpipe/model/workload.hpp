@@ -207,6 +207,7 @@ TAWPIPE_INLINE std::vector<StageWork> Workload::units() const {
 
 TAWPIPE_INLINE std::vector<std::int32_t> Workload::given_layers(int stages) const {
   if (!model_ || cut_.is_even()) return {};
+  if (cut_.layers.empty() && !cut_.each.empty()) return balanced_layers(cut_.each, stages, cut_.embedding, cut_.head);
   if (cut_.layers.empty()) return balanced_layers(model_->layers, stages, cut_.embedding, cut_.head);
   if (std::cmp_not_equal(cut_.layers.size(), stages)) {
     throw InputError(

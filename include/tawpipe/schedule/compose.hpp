@@ -162,8 +162,7 @@ class Composer {
   /// ranks.
   void split(StageWork& stage) const {
     const int both = mesh_.shared();
-    const std::int32_t routed = stage.layers - stage.first_layers;
-    const std::int64_t experts = mesh_.whole_experts ? routed * logical_.workload().model().experts.count() : 0;
+    const std::int64_t experts = mesh_.whole_experts ? stage.expert_parameters : 0;
     stage.parameters = part(stage.parameters - experts, mesh_.tensor) + part(experts, mesh_.expert_parts());
     stage.edge_parameters = part(stage.edge_parameters, mesh_.tensor);
     for (Bytes* bytes : {&stage.saved, &stage.stash, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
@@ -238,7 +237,7 @@ class Composer {
   }
 
   static const Mesh& checked(const Mesh& mesh, const Workload& workload) {
-    if (mesh.whole_experts && (workload.is_abstract() || workload.model().experts.count() < 1)) {
+    if (mesh.whole_experts && (workload.is_abstract() || !workload.model().has_experts())) {
       throw InputError(concat("expert parallelism: ", workload.is_abstract()
                                                           ? "there is no model with experts"
                                                           : concat("model ", quote(workload.model().name), " has no experts")));

@@ -238,12 +238,13 @@ inline TrainingBound training_bound(const Problem& problem) {
   }
   // Causal attention averages half of the last token's, or more of it with a window: a token's work
   // is at most the mean plus its attention once more.
-  const double of_layer = model.attention_span(problem.sequence) * static_cast<double>(model.attention_width());
-  std::int64_t matrices = model.token_matrix_parameters();
-  if (model.dense_layers > 0) matrices = std::min(matrices, model.of_dense_layers().token_matrix_parameters());
-  double attention = of_layer / (of_layer + static_cast<double>(matrices));  // its part of a layer's work, at most
-  std::vector<double> rate;                                                  // [rank] batches a second, without updates
-  std::vector<const DeviceSpec*> specs;                                      // of bound.devices: two may have one name
+  double attention = 0;  // its part of a layer's work, at most
+  for (const LayerKind& kind : model.decoder().kinds) {
+    const TokenFlops flops = flops_of(kind.operators(model.hidden), problem.sequence);
+    if (flops.forward > 0) attention = std::max(attention, (flops.forward - flops.backward_weight) / flops.forward);
+  }
+  std::vector<double> rate;              // [rank] batches a second, without updates
+  std::vector<const DeviceSpec*> specs;  // of bound.devices: two may have one name
   double all = 0;
   double with_update = 0;
   for (int r = 0; r < cluster.ranks(); ++r) {

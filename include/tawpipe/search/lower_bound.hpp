@@ -162,8 +162,8 @@ class LeastTimes {
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
         {task.op, rank_class, stage == nullptr ? -1 : stage->layers, stage == nullptr ? -1 : stage->recomputed,
-         stage == nullptr ? -1 : (stage->first_edge ? 1 : 0) + (stage->last_edge ? 2 : 0) + 4 * stage->first_layers,
-         number(task.split), task.bytes.value(),
+         stage == nullptr ? -1 : (stage->first_edge ? 1 : 0) + (stage->last_edge ? 2 : 0),
+         stage == nullptr ? LayerPattern{} : stage->kinds, number(task.split), task.bytes.value(),
          stage == nullptr || !schedule_.workload().is_abstract() ? 0 : number(task.stage)},
         0);
     if (added) {
@@ -255,7 +255,8 @@ class LeastTimes {
   std::vector<Recent> recent_;  ///< [stage or none, operation]
   /// Alone, and with all copies (times_of()).
   std::map<std::tuple<Op, Rank, std::int64_t, Bytes, std::int32_t>, std::pair<std::int64_t, std::int64_t>> messages_;
-  std::map<std::tuple<Op, int, std::int32_t, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t>
+  std::map<std::tuple<Op, int, std::int32_t, std::int32_t, int, LayerPattern, std::int32_t, std::int64_t, std::int32_t>,
+           std::int64_t>
       computations_;
 };
 

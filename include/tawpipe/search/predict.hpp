@@ -120,19 +120,21 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// A cut weighted by the times of embedding and head relative to a layer, forward and backward on
+/// A cut weighted by the times of embedding, head and each layer relative to one, forward and backward on
 /// the first device, with waits for the ranks that share them.
 inline StageCut balanced_cut(const Problem& problem, const Mesh& mesh, const Workload& work) {
   Schedule::Parts parts;
   parts.ranks = problem.cluster.ranks();
   parts.mesh = mesh;
-  const std::int32_t layers = work.model().layers;  // the last is not one of the first that may differ
-  parts.stages = {work.stage(layers - 1, 1, false, false), work.stage(0, 0, true, false), work.stage(layers, 0, false, true)};
+  const int kinds = 1 + static_cast<int>(work.model().others.size());
+  parts.stages = {work.stage(0, 0, true, false), work.stage(work.model().layers, 0, false, true)};
+  for (int kind = 0; kind < kinds; ++kind)  // one layer of each
+    parts.stages.push_back(work.stage(work.model().first_of(static_cast<std::uint8_t>(kind)), 1, false, false));
   if (problem.model && mesh.shared() > 1) {
     parts.bodies = share_stages(*problem.model, work.batch(), problem.recompute, parts.stages, sharing_of(problem, mesh, true));
     for (std::size_t s = 0; s < parts.stages.size(); ++s) parts.stages[s] = parts.bodies[s].work;
   }
-  for (int stage = 0; stage < 3; ++stage) {
+  for (int stage = 0; stage < kinds + 2; ++stage) {
     for (const Op op : {Op::forward, Op::backward})
       parts.tasks.push_back({.op = op, .rank = Rank{0}, .stage = StageId{stage}, .microbatch = 0});
   }
@@ -145,8 +147,10 @@ inline StageCut balanced_cut(const Problem& problem, const Mesh& mesh, const Wor
         },
         problem.cost);
   };
-  const double layer = std::max(1.0, time(0));
-  return {.balanced = true, .embedding = time(1) / layer, .head = time(2) / layer};
+  const double layer = std::max(1.0, time(2));
+  StageCut cut{.balanced = true, .embedding = time(0) / layer, .head = time(1) / layer};
+  for (const std::uint8_t kind : work.model().pattern) cut.each.push_back(time(2 + kind) / layer);
+  return cut;
 }
 
 /// Whether stages hand activations to other ranks.

@@ -95,7 +95,7 @@ class StructureCheck {
           "let tensor, context, expert and data parallelism divide the ranks");
     }
     const Workload& workload = schedule_.workload();
-    if (parts_.mesh.whole_experts && (workload.is_abstract() || workload.model().experts.count() < 1)) {
+    if (parts_.mesh.whole_experts && (workload.is_abstract() || !workload.model().has_experts())) {
       error(
           "V101", none<TaskId>, none<Rank>, [] { return std::string{"ranks have whole experts of a model without experts"}; },
           "leave whole_experts out, or name the model's experts");

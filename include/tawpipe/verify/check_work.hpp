@@ -105,8 +105,7 @@ class WorkCheck {
   void divide(StageWork& stage) const {
     const Mesh& mesh = parts_.mesh;
     const auto part = [](std::int64_t whole, int parts) { return (whole + parts - 1) / parts; };
-    const std::int64_t routed = mesh.whole_experts ? schedule_.workload().model().experts.count() : 0;
-    const std::int64_t experts = routed * (stage.layers - stage.first_layers);
+    const std::int64_t experts = mesh.whole_experts ? stage.expert_parameters : 0;
     for (const auto& [key, number] : stage_numbers) {
       if (const auto* bytes = std::get_if<Bytes StageWork::*>(&number)) {
         stage.** bytes = Bytes{part((stage.**bytes).value(), mesh.shared())};
@@ -138,17 +137,17 @@ class WorkCheck {
       return false;
     }
     const LayerStack& made = *decoder;
-    for (const auto& [what, one, other] : {std::tuple{"embedding", &given.first_edge, &made.first_edge},
-                                           {"layer", &given.layer, &made.layer},
-                                           {"kept_layer", &given.kept_layer, &made.kept_layer},
-                                           {"first_layer", &given.first_layer, &made.first_layer},
-                                           {"kept_first_layer", &given.kept_first_layer, &made.kept_first_layer},
-                                           {"head", &given.last_edge, &made.last_edge}}) {
-      StageWork part = *other;
-      part.edge_parameters = one->edge_parameters;  // of a part its `parameters` are its own: files hold no others
-      const std::string found = difference(*one, part, true);
-      if (wrong.empty() && !found.empty()) wrong = concat("of its ", what, " ", found);
-    }
+    if (given.pattern != made.pattern || given.others.size() != made.others.size()) wrong = "its layers are of other kinds";
+    std::vector<const StageWork*> parts;
+    LayerStack::for_each_part(made, [&](const char*, const StageWork& part) { parts.push_back(&part); });
+    std::size_t next = 0;
+    LayerStack::for_each_part(given, [&](const char* what, const StageWork& one) {
+      if (!wrong.empty()) return;
+      StageWork part = *parts[next++];
+      part.edge_parameters = one.edge_parameters;  // of a part its `parameters` are its own: files hold no others
+      const std::string found = difference(one, part, true);
+      if (!found.empty()) wrong = concat("of its ", what, " ", found);
+    });
     const auto compare = [&](std::string_view what, std::int64_t one, std::int64_t other) {
       if (wrong.empty() && one != other) wrong = concat(what, " is ", one, " instead of ", other);
     };
@@ -156,7 +155,6 @@ class WorkCheck {
     compare("token_ids", given.token_ids, made.token_ids);
     compare("the first of the experts' parameters", given.experts.begin, made.experts.begin);
     compare("the end of the experts' parameters", given.experts.end, made.experts.end);
-    compare("first_layers", given.first_layers, made.first_layers);
     compare("recompute_layers", given.recompute_layers, made.recompute_layers);
     compare("lookup_waits_in_layer", given.lookup_waits_in_layer, made.lookup_waits_in_layer);
     if (wrong.empty()) return true;

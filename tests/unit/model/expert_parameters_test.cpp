@@ -26,7 +26,7 @@ namespace {
 
 /// A first edge of 10 parameters, three layers of 20, of each its 5 to 14 of experts, a last edge of
 /// 7: experts are 15 to 24, 35 to 44 and 55 to 64, the last edge begins at 70.
-const ParameterBlocks blocks{{.first_edge = 10, .layers = 3, .layer = 20, .last_edge = 7, .experts = {5, 15}}};
+const ParameterBlocks blocks{{.first_edge = 10, .layers = 3, .layer = {20, {5, 15}}, .last_edge = 7}};
 
 Ranges experts_of(const Ranges& ranges) { return blocks.part_of(ranges, true); }
 Ranges others_of(const Ranges& ranges) { return blocks.part_of(ranges, false); }
@@ -87,10 +87,10 @@ TEST_CASE("both parts of any range together are the range") {
 }
 
 TEST_CASE("a layer may be all experts, and a model may have none") {
-  const ParameterBlocks all{{.first_edge = 2, .layers = 2, .layer = 6, .last_edge = 0, .experts = {0, 6}}};
+  const ParameterBlocks all{{.first_edge = 2, .layers = 2, .layer = {6, {0, 6}}, .last_edge = 0}};
   CHECK(all.part_of(Ranges{{0, 14}}, true) == Ranges{{2, 14}});
   CHECK(all.part_of(Ranges{{0, 14}}, false) == Ranges{{0, 2}});
-  const ParameterBlocks none{{.first_edge = 2, .layers = 2, .layer = 6, .last_edge = 1}};
+  const ParameterBlocks none{{.first_edge = 2, .layers = 2, .layer = {6, {}}, .last_edge = 1}};
   CHECK(none.part_of(Ranges{{1, 15}}, true).empty());
   CHECK(none.part_of(Ranges{{1, 15}}, false) == Ranges{{1, 15}});
 }

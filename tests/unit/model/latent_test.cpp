@@ -226,7 +226,7 @@ TEST_CASE("stages of any cut are the model together, in part recomputed too") {
             const int count = second ? model.layers - cut : cut;
             const StageWork stage = tawpipe::transformer_work(model, batch, recompute, begin, count, !second, second);
             CHECK(stage.recomputed == std::min(again, count));
-            CHECK(stage.first_layers == (second ? std::max(0, model.dense_layers - cut) : std::min(cut, model.dense_layers)));
+            CHECK(stage.layers_of(1) == (second ? std::max(0, model.dense_layers - cut) : std::min(cut, model.dense_layers)));
             sum.parameters += stage.parameters + stage.edge_parameters;
             sum.saved += stage.saved;
             sum.forward += stage.forward;
@@ -256,7 +256,7 @@ TEST_CASE("of a stage's layers the first are recomputed, whatever they are") {
   for (const int recomputed : {1, 2, 3}) {
     model.recompute_layers = recomputed;
     const StageWork stage = tawpipe::transformer_work(model, batch, Recompute::full, 1, 4, false, false);  // one dense layer
-    CHECK(stage.first_layers == 1);
+    CHECK(stage.layers_of(1) == 1);
     CHECK(stage.saved.value() == of(dense, Recompute::full) + (recomputed - 1) * of(model, Recompute::full) +
                                      (4 - recomputed) * of(model, Recompute::none));
   }

@@ -40,22 +40,22 @@ TEST_CASE("first layers without experts, and latent attention, come back") {
     const Schedule read = parse_schedule_json(text);
     CHECK(schedule_json(read) == text);
     const LayerStack& stack = read.workload().model();
-    CHECK(stack.first_layers == 2);
+    CHECK(stack.pattern == tawpipe::LayerPattern{1, 1, 0, 0, 0});
     CHECK(stack.blocks().count() == model.parameters());
     CHECK(stack.experts == workload.model().experts);
     CHECK(stack.has_kernels());
     for (std::size_t s = 0; s < 4; ++s) {
-      CHECK(read.stages()[s].first_layers == schedule.stages()[s].first_layers);
+      CHECK(read.stages()[s].kinds == schedule.stages()[s].kinds);
       CHECK(read.stages()[s].recomputed == schedule.stages()[s].recomputed);
       CHECK(read.stages()[s].kernels.size() == schedule.stages()[s].kernels.size());
     }
-    CHECK(read.stages()[0].first_layers == 1);
-    CHECK(read.stages()[3].first_layers == 0);
+    CHECK(read.stages()[0].layers_of(1) == 1);
+    CHECK(read.stages()[3].layers_of(1) == 0);
     std::string wrong = text;
-    const std::string key = R"("first_layers":2)";
-    wrong.replace(wrong.find(key), key.size(), R"("first_layers":5)");
-    CHECK_THROWS_WITH_AS(parse_schedule_json(wrong),
-                         doctest::Contains("the number of first layers that differ must be 0 to 4, not 5"), InputError);
+    const std::string key = R"("pattern":[[1,2],[0,3]])";
+    wrong.replace(wrong.find(key), key.size(), R"("pattern":[[1,2],[0,2]])");
+    CHECK_THROWS_WITH_AS(parse_schedule_json(wrong), doctest::Contains("its pattern has the kinds of 4 layers, and it has 5"),
+                         InputError);
   }
 }
 

@@ -26,11 +26,12 @@ StageWork stage(std::int32_t first, std::int32_t layers, bool last_edge = false)
 }
 
 TEST_CASE("a bucket has as many layers as it takes to be full, counted by the stage's own") {
-  const ParameterBlocks equal{{.first_edge = 7, .layers = 6, .layer = 10, .last_edge = 5}};
+  const ParameterBlocks equal{{.first_edge = 7, .layers = 6, .layer = {10, {}}, .last_edge = 5}};
   CHECK(buckets_of(equal, stage(0, 6), 20).size() == 3);
   CHECK(buckets_of(equal, stage(0, 6), 21).size() == 2);
   CHECK(buckets_of(equal, stage(4, 2), 10).front().ranges == std::vector{equal.layers(5, 1)});
-  const ParameterBlocks mixed{{.first_edge = 7, .layers = 6, .layer = 100, .last_edge = 5, .first_layers = 2, .first_layer = 10}};
+  const ParameterBlocks mixed{
+      {.first_edge = 7, .layers = 6, .layer = {100, {}}, .last_edge = 5, .others = {{10, {}}}, .pattern = {1, 1, 0, 0, 0, 0}}};
   CHECK(buckets_of(mixed, stage(2, 4), 100).size() == 4);
   CHECK(buckets_of(mixed, stage(0, 6), 100).size() == 6);
   CHECK(buckets_of(mixed, stage(0, 2), 20).size() == 1);
@@ -42,7 +43,7 @@ TEST_CASE("a bucket has as many layers as it takes to be full, counted by the st
 }
 
 TEST_CASE("what follows the layers fills a bucket by itself, or goes with the last layers") {
-  const ParameterBlocks blocks{{.first_edge = 7, .layers = 6, .layer = 10, .last_edge = 15}};
+  const ParameterBlocks blocks{{.first_edge = 7, .layers = 6, .layer = {10, {}}, .last_edge = 15}};
   const auto apart = buckets_of(blocks, stage(0, 6, true), 15);
   REQUIRE(apart.size() == 4);
   CHECK(apart.front().layer == 6);

@@ -104,7 +104,8 @@ class BodyWriter : public BodySteps, private BodySizes {
  private:
   /// Goes on with the sizes of one of the stage's layers.
   void take_sizes(const StageWork& stage, int layer) {
-    if (model_.dense_layers > 0) static_cast<BodySizes&>(*this) = layer < stage.first_layers ? first_ : others_;
+    if (stage.kinds.empty()) return;
+    static_cast<BodySizes&>(*this) = stage.kinds[static_cast<std::size_t>(layer)] == 1 ? first_ : others_;
   }
   /// Gathers the parts of an activation that came from another stage.
   void gather_message(bool gradients) {

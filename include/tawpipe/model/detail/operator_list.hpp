@@ -20,6 +20,12 @@ class OperatorList {
 
   std::vector<Operator> take() { return std::move(list_); }
 
+  /// Takes two vectors of the residual stream's width for one, each after a norm.
+  int join(int one, int other) {
+    const int left = norm("mtp.hidden_norm", one);
+    const int right = norm("mtp.embedding_norm", other);
+    return add({.kind = Kind::product, .name = "mtp.projection", .in = 2 * hidden_, .out = hidden_}, {left, right});
+  }
   int input() { return add({.kind = Kind::input, .out = hidden_}, {}); }
   int norm(std::string_view name, int of) { return norm(name, of, Split::tokens, hidden_ * (norm_bias_ ? 2 : 1)); }
   int sum(int stream, int value) { return add({.kind = Kind::sum, .in = hidden_, .out = hidden_}, {stream, value}); }
@@ -45,7 +51,7 @@ class OperatorList {
       list_[static_cast<std::size_t>(latent)].in = list_[static_cast<std::size_t>(latent)].out = of.key_value_rank;
       latent = product("attention.wkv_b", latent, of.heads * (of.head_dim - turned) + values, inward);
       q = rotary(q, query, of.heads * turned);
-      k = rotary(both, query, of.heads * turned);
+      k = rotary(both, query, turned);
       v = latent;
     } else {
       k = product("attention.wk", input, key, inward, of.qkv_bias);
@@ -252,5 +258,13 @@ class OperatorList {
   bool routed_ = false;  ///< products are of experts with a router before them
   std::vector<Operator> list_;
 };
+
+/// What a layer that predicts a further token has before it (Model).
+inline std::vector<Operator> joining_operators(std::int64_t hidden) {
+  OperatorList list{hidden, false};
+  const int stream = list.input();
+  list.join(stream, list.input());
+  return list.take();
+}
 
 }  // namespace tawpipe::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/text.hpp"
@@ -43,9 +44,20 @@ TAWPIPE_INLINE void Transformer::check() const {
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }
+  if (has_kinds()) return check_kinds();
   check_experts();
   check_latent();
   check_details();
+}
+
+TAWPIPE_INLINE void Transformer::check_kinds() const {
+  const Model model = decoder();
+  model.check();
+  if (std::cmp_not_equal(pattern.size(), layers)) fail(concat("its pattern has ", pattern.size(), " layers, not ", layers));
+  if (parameters() > max_parameters) fail(concat(parameters(), " parameters are too many; the most is ", max_parameters));
+  if ((code != LayerCode::megatron && code != LayerCode::megatron_unfused) || !fused_attention)
+    fail(concat("layers of several kinds are known as Megatron-LM runs them, not with the layers' code ", tawpipe::name(code),
+                " or unfused attention"));
 }
 
 TAWPIPE_INLINE void Transformer::check_experts() const {

@@ -115,8 +115,8 @@ inline ParameterNames read_names(JsonValue list) {
 /// files, without names.
 inline LayerStack read_layer_stack(JsonValue value) {
   value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "blocks", "keys", "token_ids",
-             "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "first_layers",
-             "first_layer", "kept_first_layer", "head", "experts");
+             "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "pattern",
+             "other_layers", "head", "experts");
   LayerStack model;
   if (const auto text = value.find("name")) model.name = text->label();
   model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
@@ -128,16 +128,19 @@ inline LayerStack read_layer_stack(JsonValue value) {
   if (const auto number = value.find("token_ids")) model.token_ids = number->whole<std::int32_t>(0);
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
   if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
-  if (const auto range = value.find("experts")) {
+  const auto read_experts = [](JsonValue of, ParameterRange& into) {
+    const auto range = of.find("experts");
+    if (!range) return;
     range->of_size(2, "the first of a layer's parameters that is of experts, and the first after them");
     const auto one = [&](std::size_t i) { return (*range)[i].whole<std::int64_t>(0, max_json_parameters); };
-    model.experts = {one(0), one(1)};
-  }
+    into = {one(0), one(1)};
+  };
+  read_experts(value, model.experts);
   if (const auto sizes = value.find("sizes")) {
     for (const auto& [key, size] : sizes->members()) model.sizes.emplace_back(key, size.whole<std::int64_t>(0));
   }
-  const auto read_part = [&](std::string_view key, StageWork& part) {
-    const auto found = value.find(key);
+  const auto read_part = [](JsonValue of, std::string_view key, StageWork& part) {
+    const auto found = of.find(key);
     if (!found) return;
     std::vector<std::string_view> keys;
     for_each_stage_number(part, [&](std::string_view name, const auto&) {
@@ -148,15 +151,30 @@ inline LayerStack read_layer_stack(JsonValue value) {
       if (const auto number = found->find(name)) read_stage_number(*number, into);
     });
   };
-  read_part("embedding", model.first_edge);
-  read_part("layer", model.layer);
+  read_part(value, "embedding", model.first_edge);
+  read_part(value, "layer", model.layer);
   if (const auto number = value.find("recompute_layers"))
     model.recompute_layers = number->whole<std::int32_t>(1, LayerStack::max_layers);
-  if (model.recompute_layers > 0) read_part("kept_layer", model.kept_layer);
-  if (const auto number = value.find("first_layers")) model.first_layers = number->whole<std::int32_t>(1, LayerStack::max_layers);
-  if (model.first_layers > 0) read_part("first_layer", model.first_layer);
-  if (model.first_layers > 0 && model.recompute_layers > 0) read_part("kept_first_layer", model.kept_first_layer);
-  read_part("head", model.last_edge);
+  if (model.recompute_layers > 0) read_part(value, "kept_layer", model.kept_layer);
+  if (const auto kinds = value.find("other_layers")) {
+    for (const JsonValue kind : *kinds) {
+      kind.only("layer", "kept_layer", "experts");
+      LayerWork& other = model.others.emplace_back();
+      read_part(kind, "layer", other.layer);
+      if (model.recompute_layers > 0) read_part(kind, "kept_layer", other.kept_layer);
+      read_experts(kind, other.experts);
+    }
+    if (model.others.size() > 255) kinds->fail("has more than 255 kinds of layers");
+  }
+  if (const auto runs = value.find("pattern")) {
+    for (const JsonValue run : *runs) {
+      run.of_size(2, "a kind and how many layers in a row are of it, such as [1, 3]");
+      const auto left = model.layers - static_cast<std::int32_t>(model.pattern.size());
+      model.pattern.insert(model.pattern.end(), run[1].whole<std::size_t>(1, static_cast<std::size_t>(std::max(1, left))),
+                           run[0].whole<std::uint8_t>(0, static_cast<std::uint8_t>(model.others.size())));
+    }
+  }
+  read_part(value, "head", model.last_edge);
   return model;
 }
 
@@ -170,12 +188,11 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   stack.shard_copies = made.shard_copies;
   stack.experts = made.experts;
   stack.gathered_bytes = made.gathered_bytes;
-  stack.first_edge.kernels = std::move(made.first_edge.kernels);
-  stack.layer.kernels = std::move(made.layer.kernels);
-  stack.kept_layer.kernels = std::move(made.kept_layer.kernels);
-  stack.first_layer.kernels = std::move(made.first_layer.kernels);
-  stack.kept_first_layer.kernels = std::move(made.kept_first_layer.kernels);
-  stack.last_edge.kernels = std::move(made.last_edge.kernels);
+  std::vector<StageWork*> parts;
+  LayerStack::for_each_part(made, [&](const char*, StageWork& part) { parts.push_back(&part); });
+  if (stack.others.size() != made.others.size()) return;
+  std::size_t next = 0;
+  LayerStack::for_each_part(stack, [&](const char*, StageWork& part) { part.kernels = std::move(parts[next++]->kernels); });
 }
 
 /// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices", "parameter_bytes"}.
@@ -259,7 +276,8 @@ inline void add_kernels(StageWork& stage, const Workload& workload) {
       continue;
     }
     stage.recomputed = recomputed;
-    stage.first_layers = made.first_layers;
+    stage.kinds = std::move(made.kinds);
+    stage.expert_parameters = made.expert_parameters;
     stage.kernels = std::move(made.kernels);
     return;
   }

@@ -210,24 +210,33 @@ class ScheduleJsonWriter {
     }
     if (!model.sizes.empty()) buffer_ += '}';
     if (model.recompute_layers > 0) add(R"(,"recompute_layers":{})", model.recompute_layers);
-    if (model.first_layers > 0) add(R"(,"first_layers":{})", model.first_layers);
-    for (const auto& [key, part] : {std::pair{"embedding", &model.first_edge},
-                                    {"layer", &model.layer},
-                                    {"kept_layer", &model.kept_layer},
-                                    {"first_layer", &model.first_layer},
-                                    {"kept_first_layer", &model.kept_first_layer},
-                                    {"head", &model.last_edge}}) {
-      const bool kept = part == &model.kept_layer || part == &model.kept_first_layer;
-      const bool first = part == &model.first_layer || part == &model.kept_first_layer;
-      if ((kept && model.recompute_layers == 0) || (first && model.first_layers == 0)) continue;
-      add(R"(,"{}":{{)", key);
-      const std::size_t begin = buffer_.size();
-      for_each_stage_number(*part, [&](std::string_view name, const auto& number) {
-        if (name != "edge_parameters") field(name, number);
-      });
-      if (buffer_.size() > begin) buffer_.erase(begin, 1);  // the comma before the first
-      buffer_ += '}';
+    write_part(",", "embedding", model.first_edge);
+    write_part(",", "layer", model.layer);
+    if (model.recompute_layers > 0) write_part(",", "kept_layer", model.kept_layer);
+    for (std::size_t kind = 0; kind < model.others.size(); ++kind) {
+      const LayerWork& other = model.others[kind];
+      write_part(kind == 0 ? R"(,"other_layers":[{)" : ",{", "layer", other.layer);
+      if (model.recompute_layers > 0) write_part(",", "kept_layer", other.kept_layer);
+      if (other.experts.count() > 0) add(R"(,"experts":[{},{}])", other.experts.begin, other.experts.end);
+      buffer_ += kind + 1 == model.others.size() ? "}]" : "}";
     }
+    for (std::size_t at = 0; at < model.pattern.size();) {  // runs of equal layers
+      std::size_t end = at;
+      while (end < model.pattern.size() && model.pattern[end] == model.pattern[at]) ++end;
+      add("{}[{},{}]", at == 0 ? R"(,"pattern":[)" : ",", model.pattern[at], end - at);
+      at = end;
+    }
+    if (!model.pattern.empty()) buffer_ += ']';
+    write_part(",", "head", model.last_edge);
+    buffer_ += '}';
+  }
+  void write_part(std::string_view before, std::string_view key, const StageWork& part) {
+    add(R"({}"{}":{{)", before, key);
+    const std::size_t begin = buffer_.size();
+    for_each_stage_number(part, [&](std::string_view name, const auto& number) {
+      if (name != "edge_parameters") field(name, number);
+    });
+    if (buffer_.size() > begin) buffer_.erase(begin, 1);  // the comma before the first
     buffer_ += '}';
   }
 
