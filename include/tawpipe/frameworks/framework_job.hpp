@@ -258,6 +258,7 @@ class Reasons {
 inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job, bool writes_cut = false) {
   reasons.add_if(!job.stage_cut.is_even() && !writes_cut && job.mesh.pipeline > 1 && !job.splits_batch(),
                  "stages of other than equal numbers of layers are not written (--layers-per-stage)");
+  reasons.add_if(job.model && job.model->has_kinds(), "layers of several kinds are not written");
   reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once (--loss-chunk)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
   reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are not a multiple of ", job.microbatch_size,
@@ -295,7 +296,8 @@ inline bool same_sizes(const Transformer& a, const Transformer& b) {
 /// Whether they also have the same window, biases, norms and gate.
 inline bool same_details(const Transformer& a, const Transformer& b) {
   return a.window == b.window && a.qkv_bias == b.qkv_bias && a.output_bias == b.output_bias && a.mlp_bias == b.mlp_bias &&
-         a.qk_norm == b.qk_norm && a.shared_gate == b.shared_gate;
+         a.qk_norm == b.qk_norm && a.shared_gate == b.shared_gate && a.kinds == b.kinds && a.pattern == b.pattern &&
+         a.mtp == b.mtp;
 }
 
 /// @throws InputError  if a value is negative or beyond the limit of sizes and batches

@@ -31,6 +31,11 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const De
   if (model.dtype != mine) {
     refuse_model(model, concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
   }
+  if (model.has_kinds()) {
+    std::string kinds;
+    for (const LayerKind& kind : model.kinds) kinds += concat(kinds.empty() ? "" : ", ", kind.name);
+    refuse_model(model, concat("layers of several kinds (", kinds, ") can be simulated, but not computed by this code"));
+  }
   if (model.is_latent() || model.dense_layers > 0) {
     refuse_model(model, concat(model.is_latent() ? "latent attention" : "first layers without experts",
                                " can be simulated, but not computed by this code"));

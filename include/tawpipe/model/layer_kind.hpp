@@ -35,6 +35,8 @@ struct Attention {
   int index_heads = 0;     ///< of the index that chooses tokens; 0: none
   int index_dim = 0;
   int index_tokens = 0;  ///< that it chooses
+
+  bool operator==(const Attention&) const = default;
 };
 
 /// A gated delta net. Source: Yang et al. 2024, arXiv:2412.06464; transformers, models/qwen3_next.
@@ -44,6 +46,8 @@ struct DeltaNet {
   int key_dim = 0;
   int value_dim = 0;
   int convolution = 4;  ///< tokens that the convolution of queries, keys and values reads
+
+  bool operator==(const DeltaNet&) const = default;
 };
 
 /// Mamba-2. Source: Dao and Gu 2024, arXiv:2405.21060; transformers, models/nemotron_h, bamba.
@@ -55,6 +59,8 @@ struct Mamba2 {
   int convolution = 4;
   bool convolution_bias = true;
   bool bias = false;  ///< of both products
+
+  bool operator==(const Mamba2&) const = default;
 };
 
 /// The function between an MLP's products.
@@ -68,6 +74,8 @@ struct Mlp {
   int width = 0;
   MlpFunction function = MlpFunction::gated;
   bool bias = false;
+
+  bool operator==(const Mlp&) const = default;
 };
 
 /// A mixture of experts with a router before them. Source: Dai et al. 2024, DeepSeekMoE,
@@ -82,6 +90,8 @@ struct Mixture {
   bool router_bias = false;  ///< of the router's
   bool shared_gate = false;  ///< a product [1, H] scales the shared expert's result
   int latent = 0;            ///< width of the vector that experts read and give; 0: the hidden state
+
+  bool operator==(const Mixture&) const = default;
 };
 
 /// Where a layer's norms are.
@@ -104,6 +114,7 @@ struct LayerKind {
   NormPlace norms = NormPlace::before;
   bool norm_bias = false;  ///< LayerNorm with a bias
 
+  bool operator==(const LayerKind&) const = default;
   /// The operators of a layer whose residual stream is so wide, in the order in which they run.
   TAWPIPE_INLINE std::vector<Operator> operators(std::int64_t hidden) const;
 };

@@ -108,14 +108,14 @@ struct LayerStack {
   /// Calls `visit(what, work)` for each part of a stack, which may change it.
   template <class Stack, class Visit>
   static void for_each_part(Stack& of, Visit&& visit) {
-    visit("embedding", of.first_edge);
+    visit("first edge", of.first_edge);
     visit("layer", of.layer);
     visit("kept_layer", of.kept_layer);
     for (auto& kind : of.others) {
       visit("other layer", kind.layer);
       visit("kept other layer", kind.kept_layer);
     }
-    visit("head", of.last_edge);
+    visit("last edge", of.last_edge);
   }
   /// Whether layers have experts that ranks may have whole.
   bool has_experts() const {

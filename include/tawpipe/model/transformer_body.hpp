@@ -249,8 +249,8 @@ inline std::vector<SharedStage> share_kinds(const Transformer& model, const Batc
     work.boundary = Bytes{part(work.boundary.value(), sharing.gathers_messages() ? sharing.ranks() : sharing.token_parts())};
     const bool gathers = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
     const Bytes gathered{gathers && stage.layers > 0 ? part(stream, sharing.token_ranks()) : 0};
-    work.forward_workspace = std::max(layers.forward_workspace + gathered, edges.forward_workspace);
-    work.backward_workspace = std::max(layers.backward_workspace + gathered * 2, edges.backward_workspace);
+    work.forward_workspace = std::max(layers.forward_workspace, edges.forward_workspace) + gathered;
+    work.backward_workspace = std::max(layers.backward_workspace, edges.backward_workspace) + gathered * 2;
     work.stashed_workspace = std::min(work.backward_workspace, std::max(layers.stashed_workspace, edges.stashed_workspace));
     const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
     work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, sharing.ranks());

@@ -318,7 +318,7 @@ inline PlanLayout recomputing(PlanLayout layout, int layers) {
 /// Whether context-parallel ranks of a mesh can exchange keys and values so: all-to-all needs whole
 /// heads on each that takes part, and two levels divide the ranks; rings have no window.
 inline bool can_exchange(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
-  if (problem.model->window > 0 && passes_blocks(exchange)) return false;
+  if ((problem.model->window > 0 || problem.model->has_kinds()) && passes_blocks(exchange)) return false;
   if (exchange != ContextExchange::all_to_all && exchange != ContextExchange::two_level) return true;
   const int inner = exchange == ContextExchange::all_to_all ? mesh.context : context_inner_of(problem, mesh);
   return mesh.context % inner == 0 && problem.model->divides_heads(mesh.tensor * inner);
