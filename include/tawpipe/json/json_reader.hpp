@@ -20,6 +20,7 @@
 #include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
+#include "tawpipe/json/detail/python_words.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -28,6 +29,8 @@ struct JsonLimits {
   /// of nested lists and objects: a traversal needs proportional stack
   std::size_t depth = 16;
   bool repeated_keys = false;  ///< allowed in one object, the last one counts
+  /// Python's words for numbers that JSON does not have are texts: "NaN", "Infinity", "-Infinity"
+  bool python_words = false;
 };
 
 class JsonValue;
@@ -72,6 +75,8 @@ class JsonValue {
   [[noreturn]] void expected(std::string_view what) const { fail(concat("expected ", what, ", not ", shown())); }
 
   bool is_null() const { return json_->is_null(); }
+  /// Whether both are one place of a document.
+  bool is_same(const JsonValue& other) const { return json_ == other.json_; }
   bool is_text() const { return json_->is_string(); }
   bool is_whole() const { return json_->is_number_integer(); }
   bool is_number() const { return json_->is_number(); }
@@ -357,8 +362,10 @@ TAWPIPE_INLINE JsonDocument::JsonDocument(std::string_view text, std::string_vie
 TAWPIPE_INLINE JsonDocument::JsonDocument(std::string_view text, std::string_view source, JsonLimits limits, JsonKeep keep)
     : source_{source} {
   try {
-    detail::JsonBuilder builder{without_byte_order_mark(text), limits, keep};
-    nlohmann::json::sax_parse(without_byte_order_mark(text), &builder);
+    const std::string quoted = limits.python_words ? detail::with_quoted_words(text) : std::string{};
+    const std::string_view read = without_byte_order_mark(limits.python_words ? std::string_view{quoted} : text);
+    detail::JsonBuilder builder{read, limits, keep};
+    nlohmann::json::sax_parse(read, &builder);
     json_ = builder.take();
   } catch (const InputError& error) {
     fail(json_, error.what());

@@ -7,6 +7,7 @@
 
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/model.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0 {
@@ -15,6 +16,11 @@ namespace tawpipe::inline v0 {
 struct HuggingFaceConfig {
   /// In 16 bits, whatever the weights are stored in; its notes say what was assumed or left out.
   Transformer model = {};
+  /// The same by kinds of layers, exactly: what `model` takes to be alike, or leaves out, is in it.
+  Model decoder = {};
+  /// Why `model` is not the decoder: its layers differ in this, as the beginning of a sentence
+  /// ("Mamba-2 in 23 of 52 layers"); empty: it is, but for what its notes say.
+  std::string unequal = {};
   DecoderConstants constants = {};
   std::string type = {};         ///< model_type, "mixtral"; empty where it is not given
   std::string stored_name = {};  ///< _name_or_path

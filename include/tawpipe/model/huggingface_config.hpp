@@ -3,6 +3,7 @@
 // Not: weights or tokenizers. The only header of this folder that needs nlohmann/json.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,8 +28,16 @@ TAWPIPE_INLINE HuggingFaceConfig parse_huggingface_config(std::string_view text,
 /// parse_huggingface_config().
 TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path);
 
-/// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a
-/// folder with one (in that order).
+/// What times equal layers takes of a decoder.
+/// @throws InputError  if its layers differ, saying in what, with its parameters and operations.
+TAWPIPE_INLINE Transformer equal_layers(const HuggingFaceConfig& config);
+
+/// A model by its vendor's name, with the organization before it or without, and however it was tuned,
+/// stored or dated: "Qwen/Qwen3-8B", "deepseek-r1", "gpt-oss-20b".
+TAWPIPE_INLINE std::optional<HuggingFaceConfig> find_published_model(std::string_view text);
+
+/// The model that a user means: a preset, any llama-LxH, the path of a config.json or of a folder with
+/// one, or a vendor's name (in that order).
 /// @throws InputError  as models::named() and read_huggingface_config().
 TAWPIPE_INLINE Transformer resolve_model(std::string_view text);
 
@@ -45,172 +54,194 @@ TAWPIPE_INLINE Transformer resolve_model(std::string_view text);
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
 #include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/model/detail/config_decoder.hpp"
 #include "tawpipe/model/detail/config_keys.hpp"
+#include "tawpipe/model/detail/config_layers.hpp"
+#include "tawpipe/model/detail/config_parts.hpp"
+#include "tawpipe/model/detail/config_reading.hpp"
+#include "tawpipe/model/detail/decoder_families.hpp"
+#include "tawpipe/model/detail/decoder_types.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/model/published_models.hpp"
 
 namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// External text made fit for a one-line message or a model's name: at most 60 bytes, anything but
-/// printable ASCII as '?'.
-inline std::string abbreviated(std::string_view text) {
-  std::string out{text.substr(0, 60)};
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text.size() > 60 ? out + "..." : out;
-}
-
 /// Limits of a config.json.
-inline constexpr JsonLimits config_limits{.depth = 32};
+inline constexpr JsonLimits config_limits{.depth = 32, .python_words = true};
+inline constexpr int config_mebibytes = 16;  // lists of what is quantized may be long
 
-inline const DecoderType& decoder_type_of(JsonValue config) {
+/// Keys of a file that holds a decoder's beside those of towers for images or sound.
+inline constexpr std::string_view nested_keys[] = {"text_config", "llm_config", "language_config", "thinker_config"};
+/// What a nested decoder takes from the file around it, where it does not say so itself.
+inline constexpr std::string_view outer_keys = "tie_word_embeddings torch_dtype dtype quantization_config _name_or_path";
+
+/// What a file of a type that is not known is, where it is no decoder of tokens; else empty.
+inline std::string_view not_a_decoder(JsonValue config) {
+  const auto has = [&](auto... keys) { return (config.find_given(keys) || ...); };
+  const auto flag = config.find_given("is_encoder_decoder");
+  if (has("num_decoder_layers", "decoder_layers", "encoder_layers") || (flag && flag->shown() == "true"))
+    return "is an encoder and a decoder; a decoder alone is modelled";
+  if (has("type_vocab_size")) return "is an encoder, which predicts no next token; a decoder is modelled";
+  if (!has("vocab_size", "padded_vocab_size") && has("patch_size", "image_size", "num_channels"))
+    return "is an encoder of images, with no tokens to predict; give the decoder's config.json";
+  if (!has("vocab_size", "padded_vocab_size") && has("num_mel_bins", "sampling_rate"))
+    return "is a model of sound, with no tokens to predict";
+  return {};
+}
+
+/// The decoder inside the file, which may be the whole of it.
+inline JsonValue decoder_in(JsonValue config) {
+  for (const std::string_view key : nested_keys) {
+    const auto inner = config.find_given(key);
+    if (inner && inner->is_object()) return decoder_in(*inner);
+  }
+  return config;
+}
+
+inline const DecoderType& decoder_type_of(JsonValue outer, JsonValue config) {
   const auto type = config.find_given("model_type");
-  if (!type) return decoder_types[0];
-  const DecoderType* const known = find_decoder_type(type->text());
-  if (known == nullptr) type->fail(concat(quote(abbreviated(type->text())), " ", why_refused(type->text())));
-  return *known;
+  const auto outer_type = outer.find_given("model_type");
+  for (const auto& one : {outer_type, type}) {
+    const std::string_view why = one ? why_refused(one->text()) : std::string_view{};
+    if (!why.empty()) one->fail(concat(quote(abbreviated(one->text())), " ", why));
+  }
+  if (type) {
+    if (const DecoderType* const known = find_decoder_type(type->text())) return *known;
+  } else if (outer_type) {
+    for (const std::string& name : {concat(outer_type->text(), "_text"), outer_type->text()}) {
+      if (const DecoderType* const known = find_decoder_type(name)) return *known;
+    }
+    if (!config.find_given("num_hidden_layers")) return *find_decoder_type("llama");  // what LLaVA's file leaves out
+  }
+  const std::string_view why = not_a_decoder(config);
+  const std::string shown = type ? quote(abbreviated(type->text())) : "the model";
+  if (!why.empty()) (type ? *type : config).fail(concat(shown, " ", why));
+  return unknown_type;
 }
 
-/// What a file says that leaves out all keys which may be left out.
-inline ConfigReading unread_config(JsonValue config, const DecoderType& type, std::string_view name) {
-  ConfigReading reading{.type = type};
+/// The decoder by its kinds of layers, and of `model` what all of them have.
+inline void read_layers(ConfigReading& reading) {
+  const DecoderType& type = reading.type;
   Transformer& model = reading.model();
-  model.name = abbreviated(name);
-  if (!config.has("head_dim") && type.head_dim > 0) model.head_dim = type.head_dim;  // null: hidden / heads
-  model.window = config.has("sliding_window") ? 0 : type.window;                     // null: none
-  model.qkv_bias = type.qkv_bias;
-  model.qk_norm = type.qk_norm;
-  model.shared_gate = type.shared_gate;
-  reading.constants() = {.rope_theta = type.theta,
-                         .norm_epsilon = type.epsilon,
-                         .positions = type.positions,
-                         .rotary_part = type.rotary_part,
-                         .router = {.sum_to_one = type.sum_to_one}};
-  if (const auto given = config.find_given("model_type")) {
-    reading.read.type = given->text();
-  } else {
-    reading.note("model_type", concat("is missing; the model is taken to be a ", type.name));
+  if (model.layers < 1 || model.layers > Transformer::max_layers)
+    reading.config().fail(concat("cannot be used: ", model.layers, " layers; they must be 1 to ", Transformer::max_layers));
+  LayerLetters letters;
+  read_mixers(reading, letters);
+  read_mlps(reading, letters);
+  NormPlace norms = type.norms;
+  if (type.does_read(parallel)) {
+    const auto one = reading.take("use_parallel_residual");
+    if (one && one->boolean()) reading.not_computed("use_parallel_residual", "attention and MLP side by side are not computed");
+    if (type.name() == "falcon") norms = !one || one->boolean() ? NormPlace::parallel : NormPlace::before;
   }
-  if (!type.router.empty()) reading.not_computed("model_type", concat("the router of a ", type.name, " ", type.router));
-  return reading;
-}
-
-/// Whether it is one of the values that change nothing.
-inline bool has_value(std::string_view values, JsonValue value) {
-  if (value.is_list()) return value.size() == 0 && has_word(values, "[]");
-  if (value.is_object()) return value.members().empty() && has_word(values, "{}");
-  return has_word(values, value.shown());
-}
-
-inline void read_keys(JsonValue config, ConfigReading& reading) {
-  for (const ConfigKey& row : config_keys) {
-    if (find_config_key(row.key, reading.type.name) != &row) continue;
-    const auto value = config.find_given(row.key);
-    if (!value) {
-      if (row.required && !(row.may_be_null && config.has(row.key))) config.fail(concat(quote(row.key), " is missing"));
-      continue;
-    }
-    if (row.read != nullptr) {
-      row.read(reading, *value);
-    } else if (row.role == KeyRole::only && !has_value(row.values, *value)) {
-      value->fail(row.why);
+  if (model.heads > 0 && model.hidden > 0 && model.hidden <= Transformer::max_hidden) {
+    build_decoder(reading, letters, norms);
+    reading.read.unequal = unequal_layers(reading, letters);
+    for (const std::string_view key : {"layer_types", "sliding_window_pattern", "max_window_layers", "moe_layer_freq",
+                                       "mlp_only_layers", "moe_layers", "mlp_layer_types", "model_type"}) {
+      if (reading.read.unequal.empty() || (key != "model_type" && !reading.says(key))) continue;
+      reading.not_computed(key == "model_type" ? key : reading.named(key), concat(reading.read.unequal, ": not computed"));
+      break;
     }
   }
-  std::string unknown;
-  for (const auto& [key, value] : config.members()) {
-    if (value.is_null() || find_config_key(key, reading.type.name) != nullptr || has_word(idle_keys, key)) continue;
-    unknown += concat(unknown.empty() ? "" : ", ", abbreviated(key));
+  if (letters.mixers.find('s') != std::string::npos) model.window = letters.window;
+  if (letters.mixers.find('c') != std::string::npos)
+    reading.note("attention_chunk_size", concat("attention in chunks of ", letters.chunk,
+                                                " tokens is taken as full attention, which is the same in sequences up to that"));
+  const auto dense = model.experts == 0 ? 0 : letters.mlps.find('e');
+  model.dense_layers = static_cast<int>(dense);
+  for (const std::string_view key : {"moe_layer_freq", "mlp_only_layers", "moe_layers"}) {
+    if (dense > 0 && reading.says(key)) reading.not_computed(reading.named(key), "layers without experts are not computed");
   }
-  if (unknown.empty()) return;
-  config.fail(concat("keys that are not known in a ", reading.type.name, ", and may change it: ", unknown.substr(0, 400),
-                     "; where they change nothing, take them out of a copy of the file"));
+  if (dense == 0) model.dense_width = 0;
+
+  const auto differ = [&](std::string_view what) {
+    reading.note_not_computed("model_type", concat("a ", type.name(), " has ", what));
+  };
+  if (norms == NormPlace::after) reading.not_computed("model_type", "norms after attention and MLP are not computed");
+  if (norms == NormPlace::both) differ("four norms a layer; two are modelled");
+  if (norms == NormPlace::parallel) differ("one norm a layer; two are modelled");
+  if (type.norm_weights == NormWeights::scale_and_shift) differ("norms with a bias, which is left out");
+  if (type.norm_weights == NormWeights::none) differ("norms without weights; weights are modelled");
+  if (type.learned_positions) differ("learned positions, which are left out");
+  if (type.sinks) differ("sinks of attention, which are left out");
+  if (type.expert_bias) differ("biases of experts, which are left out");
+  if (type.does_read(indexed))
+    reading.note_not_computed("index_topk",
+                              "attention to the keys that an index picks is taken as attention to all; the index is left out");
 }
 
-/// The window of all layers, where they have the same.
-inline void finish_window(JsonValue config, ConfigReading& reading) {
-  Transformer& model = reading.model();
-  const bool switched = has_word(config_types::window_switch, reading.type.name);
-  if (switched && !(reading.use_window && reading.use_window->boolean())) model.window = 0;
-  if (const auto types = reading.layer_types) {
-    int within = 0;
-    for (const JsonValue type : *types) {
-      if (type.text() == "sliding_attention") {
-        ++within;
-      } else if (type.text() != "full_attention") {
-        type.expected("full_attention, or sliding_attention in all layers");
-      }
+/// What was assumed of a decoder whose type is not known.
+inline void note_assumptions(ConfigReading& reading) {
+  const Transformer& model = reading.model();
+  const auto type = reading.config().find_given("model_type");
+  std::string left_out;
+  for (const auto& [key, value] : reading.config().members()) {
+    if (reading.is_used(key)) continue;
+    for (const StructureKey& part : structure_keys) {
+      if (key.starts_with(part.begins) && !value.is_null() && !has_value("false 0 [] {}", value))
+        value.fail(concat(part.what, " are not modelled"));
     }
-    if (std::cmp_not_equal(types->size(), model.layers)) types->fail(concat("has not one for each of ", model.layers, " layers"));
-    if (within != 0 && within != model.layers) types->fail("windows in some of the layers are not modelled; all must be alike");
-    if (within == 0 && !switched && model.window > 0)
-      types->fail("full attention in all layers contradicts the window; give sliding_window null");
-    if (within > 0 && model.window == 0) types->fail("attention within a window needs sliding_window, and use_sliding_window");
-    if (within == 0) model.window = 0;
-  } else if (switched && model.window > 0) {
-    const int first = reading.first_window_layer ? reading.first_window_layer->whole<int>() : 28;
-    if (first >= model.layers) {
-      model.window = 0;
-    } else if (first > 0) {
-      config.at("use_sliding_window")
-          .fail(concat("windows from layer ", first, " on (max_window_layers) are not modelled; all layers must be alike"));
-    }
+    if (value.is_null() || ConfigReading::is_other(key)) continue;
+    left_out += concat(left_out.empty() ? "" : ", ", abbreviated(key));
   }
-}
-
-inline void finish_positions(ConfigReading& reading, double theta_before) {
-  DecoderConstants& constants = reading.constants();
-  if (reading.rope_theta) {
-    const double theta = reading.rope_theta->positive();
-    if (constants.rope_theta != theta_before && constants.rope_theta != theta)
-      reading.rope_theta->fail(concat("is ", constants.rope_theta, " in rope_parameters; give one of them"));
-    constants.rope_theta = theta;
-  }
-  if (reading.turned > 0) constants.rotary_part = reading.turned / static_cast<double>(reading.model().head_size());
-}
-
-inline void finish_experts(JsonValue config, ConfigReading& reading) {
-  Transformer& model = reading.model();
-  if (reading.type.experts && model.experts == 0) config.fail("'num_experts' is missing");
-  if (model.dense_layers > 0)
-    model.dense_width = (reading.dense_width ? *reading.dense_width : config.at("intermediate_size")).whole<int>();
-  if (const auto shared = reading.shared_experts) {
-    const std::int64_t width = shared->whole<std::int64_t>(0, Transformer::max_experts) * model.intermediate;
-    if (width > Transformer::max_expert_width) {
-      shared->fail(concat("shared experts of width ", model.intermediate, " are too wide together; the most is ",
-                          Transformer::max_expert_width));
-    }
-    model.shared_width = static_cast<int>(width);
-  }
-  if (model.shared_width == 0) model.shared_gate = false;
-  if (reading.balances)
-    reading.constants().router.balance = reading.balance ? reading.balance->positive_or_zero() : reading.type.balance;
+  const bool as_llama = !type && left_out.empty();
+  const std::string found =
+      concat(type ? concat(quote(abbreviated(type->text())), " is not known") : "is missing",
+             "; read by its keys as a decoder with norms before attention and MLP, rotary positions, ",
+             model.is_latent() ? "latent attention, " : "attention of grouped queries, ", model.is_routed() ? "experts, " : "",
+             model.qkv_bias ? "biases of queries, keys and values, " : "no biases of queries, keys and values, ",
+             model.qk_norm == QkNorm::none ? "" : "norms of queries and keys, ", "MLPs with a gate, and an output matrix ",
+             model.tied ? "that is the embedding" : "of its own",
+             left_out.empty() ? "" : concat("; not known, and left out: ", left_out.substr(0, 400)));
+  reading.note("model_type", found);
+  if (!as_llama) reading.not_computed("model_type", found);
 }
 
 }  // namespace detail
 
 TAWPIPE_INLINE HuggingFaceConfig parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
   const JsonDocument json{text, concat("config ", quote(source)), detail::config_limits};
-  const JsonValue config = json.root();
-  const detail::DecoderType& type = detail::decoder_type_of(config);
-  detail::ConfigReading reading = detail::unread_config(config, type, name);
-  detail::read_keys(config, reading);
-  Transformer& model = reading.model();
-  if (model.kv_heads == 0 && !config.find_given("num_key_value_heads")) model.kv_heads = model.heads;
-  if (type.latent) {
-    model.head_dim = reading.unturned + model.rope_width;
-    if (model.kv_heads != model.heads)
-      config.at("num_key_value_heads").fail(concat("latent attention has as many as heads, ", model.heads));
+  const JsonValue outer = json.root();
+  const JsonValue config = detail::decoder_in(outer);
+  const detail::DecoderType& type = detail::decoder_type_of(outer, config);
+  const bool nested = &config != &outer && !config.is_same(outer);
+  std::optional<JsonDocument> sizes;
+  if (nested && !type.sizes.empty()) sizes.emplace(type.sizes, "sizes", detail::config_limits);
+  detail::ConfigReading reading{config, type, sizes ? &*sizes : nullptr};
+  if (nested) {
+    for (const auto& [key, value] : outer.members()) {
+      if (detail::has_word(detail::outer_keys, key)) reading.inherit(key, value);
+      if (key.ends_with("_config") && value.is_object() && !value.is_same(config) && key != "quantization_config")
+        reading.note_not_computed(key, "is left out; the decoder is taken");
+    }
   }
-  detail::finish_window(config, reading);
-  detail::finish_experts(config, reading);
+  Transformer& model = reading.model();
+  model.name = detail::abbreviated(name);
+  if (const auto given = config.find_given("model_type")) reading.read.type = given->text();
+  detail::read_sizes(reading);
+  detail::read_biases(reading);
+  detail::read_norms(reading);
+  detail::read_mlp(reading);
+  detail::read_latent(reading);
+  detail::read_experts(reading);
+  detail::read_positions(reading);
+  detail::read_layers(reading);
+  detail::read_stored(reading);
+  detail::read_others(reading);
+  if (type.is_unknown()) {
+    detail::note_assumptions(reading);
+  } else {
+    reading.refuse_others();
+  }
   try {
-    model.check();
+    if (reading.read.unequal.empty()) model.check();
+    reading.read.decoder.check();
   } catch (const InputError& error) {
     config.fail(concat("cannot be used: ", error.what()));
   }
-  detail::finish_positions(reading, type.theta);
   return std::move(reading.read);
 }
 
@@ -218,19 +249,49 @@ TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path
   std::error_code ignored;
   std::filesystem::path file{path};
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
-  const auto text = find_text_file(file.string(), "config", 1);  // published ones have a few kB
+  const auto text = find_text_file(file.string(), "config", detail::config_mebibytes);
   if (!text) throw InputError(concat("cannot read ", quote(file.string()), "; give a config.json, or a folder with one"));
   const auto parent = std::filesystem::absolute(file, ignored).lexically_normal().parent_path().filename();
   const auto name = file.filename() == "config.json" ? parent : file.stem();
   return parse_huggingface_config(*text, file.string(), name.string());
 }
 
+TAWPIPE_INLINE Transformer equal_layers(const HuggingFaceConfig& config) {
+  if (config.unequal.empty()) return config.model;
+  constexpr std::int64_t sequence = 8192;
+  const Model& decoder = config.decoder;
+  throw InputError(concat("model ", quote(decoder.name), ": ", config.unequal, ": not timed yet; it has ", decoder.parameters(),
+                          " parameters (", decoder.active_parameters(), " of them for a token), and forward and backward take ",
+                          static_cast<std::int64_t>(decoder.flops(sequence).all()), " operations a token in sequences of ",
+                          sequence));
+}
+
+TAWPIPE_INLINE std::optional<HuggingFaceConfig> find_published_model(std::string_view text) {
+  std::string name = detail::plain_name(text);
+  while (!name.empty()) {
+    for (const detail::SameModel& same : detail::same_models) {
+      if (same.name == name) name = same.as;
+    }
+    for (const detail::PublishedModel& model : detail::published_models) {
+      if (model.name == name) return parse_huggingface_config(model.config, model.name, model.name);
+    }
+    if (auto preset = models::detail::find(name)) {
+      HuggingFaceConfig config{.model = *std::move(preset)};
+      config.decoder = config.model.decoder();
+      return config;
+    }
+    name = detail::without_variant(name);
+  }
+  return std::nullopt;
+}
+
 TAWPIPE_INLINE Transformer resolve_model(std::string_view text) {
   if (auto model = models::detail::find(text)) return *std::move(model);
   const std::string path{text};
   std::error_code ignored;
-  const bool means_path = text.find('/') != std::string_view::npos || text.ends_with(".json");
-  if (means_path || (!text.empty() && std::filesystem::exists(path, ignored))) return read_huggingface_config(path).model;
+  const bool is_path = text.ends_with(".json") || text.find_first_of("./~") == 0 || std::count(text.begin(), text.end(), '/') > 1;
+  if (is_path || (!text.empty() && std::filesystem::exists(path, ignored))) return equal_layers(read_huggingface_config(path));
+  if (const auto published = find_published_model(text)) return equal_layers(*published);
   throw InputError(models::detail::unknown_model(detail::abbreviated(text),
                                                  "any llama-LxH such as llama-24x512, or the path of a config.json"));
 }

@@ -154,10 +154,4 @@ TEST_CASE("what a config.json leaves to assumptions is noted") {
   CHECK(further.notes ==
         std::vector<std::string>{"num_nextn_predict_layers: 1 layer that predicts further tokens, with the loss, "
                                  "left out"});
-  CHECK_THROWS_WITH_AS(model_in(llama(R"(, "rms_norm_eps": NaN)")), doctest::Contains("NaN and Infinity, which Python writes"),
-                       InputError);
-  CHECK_THROWS_WITH_AS(model_in(llama(R"(, "rope_theta": -Infinity)")),
-                       doctest::Contains("NaN and Infinity, which Python writes"), InputError);
-  CHECK_THROWS_WITH_AS(model_in(R"({"model_type": "t5", "d_model": 768})"),
-                       "config 'c': model_type: 't5' is not modelled: it has an encoder and a decoder", InputError);
 }

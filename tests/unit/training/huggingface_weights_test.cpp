@@ -300,7 +300,7 @@ TEST_CASE("what a decoder does not compute is refused") {
   check_refused(R"("rope_scaling": null)", R"("partial_rotary_factor": 0.5)",
                 "partial_rotary_factor: heads that are turned in part");
   check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"factor": 2})",
-                "rope_scaling.factor: is not a key of the scaling");
+                "rope_scaling: factor is not a key of the scaling default");
   check_refused(R"("silu")", R"("gelu")", "hidden_act: gelu is not computed; silu is");
   check_refused(R"("rope_theta": 10000.0)", R"("rope_theta": -1)", "rope_theta: expected a number above zero");
   check_refused(R"("num_hidden_layers": 2)", R"("num_hidden_layers": 3)", "lack the tensor 'model.layers.2.");

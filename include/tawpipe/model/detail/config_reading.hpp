@@ -1,134 +1,183 @@
-// A config.json while it is read, and what single keys set in it.
-// Not: which keys there are (model/detail/config_keys.hpp).
+// A config.json while it is read: its values by their meaning, and which of them are used.
+// Not: which keys there are (model/detail/config_keys.hpp), nor what follows from them
+// (model/detail/config_parts.hpp).
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/decoder_config.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
+#include "tawpipe/model/detail/config_keys.hpp"
 #include "tawpipe/model/detail/decoder_types.hpp"
-#include "tawpipe/model/detail/rotary_keys.hpp"
-#include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::detail {
 
-/// A config.json while it is read.
-struct ConfigReading {
+/// Whether it is one of the values that change nothing.
+inline bool has_value(std::string_view values, JsonValue value) {
+  if (value.is_list()) return value.size() == 0 && has_word(values, "[]");
+  if (value.is_object()) return value.members().empty() && has_word(values, "{}");
+  return has_word(values, value.shown());
+}
+
+/// External text made fit for a one-line message or a model's name: at most 60 bytes, anything but
+/// printable ASCII as '?'.
+inline std::string abbreviated(std::string_view text) {
+  std::string out{text.substr(0, 60)};
+  for (char& c : out) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text.size() > 60 ? out + "..." : out;
+}
+
+class ConfigReading {
+ public:
   const DecoderType& type;
   HuggingFaceConfig read = {};
-  std::optional<JsonValue> dense_width = {};  ///< intermediate_size beside experts of another width
-  std::optional<JsonValue> shared_experts = {};
-  std::optional<JsonValue> rope_theta = {};
-  std::optional<JsonValue> layer_types = {};
-  std::optional<JsonValue> use_window = {};
-  std::optional<JsonValue> first_window_layer = {};  ///< max_window_layers
-  std::optional<JsonValue> balance = {};             ///< router_aux_loss_coef
-  bool balances = false;                             ///< output_router_logits
-  bool has_rotary = false;                           ///< rope_scaling or rope_parameters
-  int turned = 0;                                    ///< rotary_dim
-  int unturned = 0;                                  ///< qk_nope_head_dim
+
+  /// @param sizes  the class's own, for what the file leaves out; null: it may not
+  ConfigReading(JsonValue config, const DecoderType& of_type, const JsonDocument* sizes) : type{of_type}, config_{config} {
+    for (const auto& [key, value] : config.members()) add(key, value, false);
+    if (sizes == nullptr) return;
+    for (const auto& [key, value] : sizes->root().members()) {
+      if (!says(key)) add(key, value, true);
+    }
+  }
+
+  /// Takes a key from the file around it, where this one does not say it.
+  void inherit(const std::string& key, JsonValue value) {
+    if (!says(key)) add(key, value, false);
+  }
 
   Transformer& model() { return read.model; }
   DecoderConstants& constants() { return read.constants; }
+  const JsonValue& config() const { return config_; }
+  /// Sentences for users; each begins with the key.
   void note(std::string_view key, std::string_view what) { read.model.notes.push_back(concat(key, ": ", what)); }
   void not_computed(std::string_view key, std::string_view what) { read.not_computed.push_back(concat(key, ": ", what)); }
+  void note_not_computed(std::string_view key, std::string_view what) {
+    note(key, what);
+    not_computed(key, what);
+  }
+
+  bool is_latent() const { return type.does_read(latent) && (!type.is_unknown() || says("kv_lora_rank")); }
+  /// Whether the file has the key, null or not.
+  bool says(std::string_view key) const { return find(key) != nullptr; }
+  /// The value of a key that is not null, by any of its names; it counts as used.
+  std::optional<JsonValue> take(std::string_view key) {
+    Given* const given = find(key);
+    if (given == nullptr) return std::nullopt;
+    given->used = true;
+    return given->value.is_null() ? std::nullopt : std::optional{given->value};
+  }
+  /// @throws InputError  if it is missing
+  JsonValue need(std::string_view key) {
+    if (const auto value = take(key)) return *value;
+    std::string others;
+    for (const std::string_view alias : split(find_config_key(key)->aliases, ' ')) {
+      if (!alias.empty()) others += concat(others.empty() ? " (or " : ", ", alias);
+    }
+    config_.fail(concat(quote(key), " is missing", others, others.empty() ? "" : ")"));
+  }
+  int size(std::string_view key, int fallback, int least = 0) {
+    const auto value = take(key);
+    return value ? one_of_all(*value).whole<int>(least) : fallback;
+  }
+  bool flag(std::string_view key, bool fallback) {
+    const auto value = take(key);
+    return value ? value->boolean() : fallback;
+  }
+  /// The name that the file has for a key.
+  std::string_view named(std::string_view key) const {
+    const Given* const given = const_cast<ConfigReading*>(this)->find(key);
+    return given == nullptr ? key : given->key;
+  }
+
+  /// The one value of a list with a value for each layer, or the value itself.
+  static JsonValue one_of_all(JsonValue value) {
+    if (!value.is_list()) return value;
+    if (value.size() == 0) value.expected("a number");
+    for (const JsonValue one : value) {
+      if (one.shown() != value[0].shown()) value.fail("layers that differ in it are not modelled; all must be alike");
+    }
+    return value[0];
+  }
+
+  bool is_used(std::string_view key) const {
+    const Given* const given = find_config_key(key) == nullptr ? nullptr : find(key);
+    return given != nullptr && (given->used || says_no(given->value));
+  }
+
+  /// Refuses keys that are not known, or that this type of models does not read.
+  void refuse_others() const {
+    std::string unknown;
+    for (const auto& [key, value] : config_.members()) {
+      if (value.is_null() || find_config_key(key) != nullptr || is_other(key)) continue;
+      unknown += concat(unknown.empty() ? "" : ", ", abbreviated(key));
+    }
+    if (!unknown.empty()) {
+      config_.fail(concat("keys that are not known in a ", type.name(), ", and may change it: ", unknown.substr(0, 400),
+                          "; where they change nothing, take them out of a copy of the file"));
+    }
+    for (const Given& given : given_) {
+      if (given.used || given.value.is_null() || says_no(given.value)) continue;
+      given.value.fail(concat("is not modelled in a ", type.name(), "; leave it out, or give a model_type that has it"));
+    }
+  }
+
+  /// Whether a key is in one of the tables beside config_keys.
+  static bool is_other(std::string_view key) {
+    if (has_word(idle_keys, key) || has_word(dropout_keys, key)) return true;
+    for (const OnlyKey& only : only_keys) {
+      if (has_word(only.keys, key)) return true;
+    }
+    for (const ScaledKey& scaled : scaled_keys) {
+      if (has_word(scaled.key, key)) return true;
+    }
+    return false;
+  }
+
+  /// A value by which a file says that its model does not have something.
+  static bool says_no(JsonValue value) { return has_value("false 0 0.0 [] {}", value); }
+
+ private:
+  struct Given {
+    const ConfigKey* meaning;
+    std::string key;  ///< as in the file
+    JsonValue value;
+    bool used;
+  };
+
+  void add(const std::string& key, JsonValue value, bool used) {
+    const ConfigKey* const meaning = find_config_key(key);
+    if (meaning == nullptr) return;
+    if (Given* const known = find(meaning->key)) {
+      const bool sizes = meaning->key != "hidden_act" && meaning->key != "max_position_embeddings";
+      if (sizes && !known->value.is_null() && !value.is_null() && known->value.shown() != value.shown())
+        value.fail(concat("is ", known->value.shown(), " by its other name, ", known->key, "; give one of them"));
+      if (!known->value.is_null() && key != meaning->key) return;
+      known->key = key;
+      known->value = value;
+      return;
+    }
+    given_.push_back({meaning, key, value, used});
+  }
+  Given* find(std::string_view key) {
+    const ConfigKey* const meaning = find_config_key(key);
+    for (Given& one : given_) {
+      if (one.meaning == meaning) return &one;
+    }
+    return nullptr;
+  }
+  const Given* find(std::string_view key) const { return const_cast<ConfigReading*>(this)->find(key); }
+
+  JsonValue config_;
+  std::vector<Given> given_;
 };
-
-template <auto member>
-void read_size(ConfigReading& reading, JsonValue value) {
-  reading.model().*member = value.whole<int>();
-}
-template <auto member>
-void read_positive(ConfigReading& reading, JsonValue value) {
-  reading.model().*member = value.whole<int>(1);
-}
-template <auto member, int least>
-void read_width(ConfigReading& reading, JsonValue value) {
-  reading.model().*member = value.whole<int>(least, Transformer::max_hidden);
-}
-template <auto member>
-void read_flag(ConfigReading& reading, JsonValue value) {
-  reading.model().*member = value.boolean();
-}
-template <auto member>
-void keep(ConfigReading& reading, JsonValue value) {
-  reading.*member = value;
-}
-
-/// A number of experts that has two names.
-inline void read_experts(ConfigReading& reading, JsonValue value) {
-  const int experts = value.whole<int>(1);
-  int& known = reading.model().experts;
-  if (known != 0 && known != experts)
-    value.fail(concat("is ", known, " by its other name; give one of num_experts, num_local_experts"));
-  known = experts;
-}
-
-inline void read_stored_dtype(ConfigReading& reading, std::string_view key, JsonValue value) {
-  const Dtype stored = value.parsed(parse_dtype);
-  if (stored == Dtype::f8) value.fail("8-bit floats are not modelled: a device's peak is of 16-bit ones; give bfloat16");
-  reading.read.stored = stored;
-  std::erase_if(reading.model().notes, [](const std::string& note) { return note.starts_with("torch_dtype: "); });
-  reading.model().dtype = stored == Dtype::f16 ? Dtype::f16 : Dtype::bf16;
-  if (size_bytes(stored) > 2) {
-    reading.note(key, concat("the weights are stored in ", name(stored),
-                             "; training is taken to be in bfloat16 (--dtype says otherwise)"));
-  }
-}
-
-inline void read_activation(ConfigReading& reading, JsonValue value) {
-  constexpr std::string_view known = "silu swish gelu gelu_new gelu_fast gelu_python gelu_pytorch_tanh quick_gelu relu relu2";
-  if (!has_word(known, value.text())) value.expected("silu or another function of one number, such as gelu_pytorch_tanh");
-  reading.constants().activation = value.text() == "swish" ? "silu" : value.text();
-  if (reading.constants().activation != "silu")
-    reading.not_computed("hidden_act", concat(value.text(), " is not computed; silu is"));
-}
-
-/// Other heads than a language model's have other parameters.
-inline void read_architectures(ConfigReading& reading, JsonValue value) {
-  for (const JsonValue architecture : value) {
-    if (architecture.text().ends_with("ForCausalLM")) continue;
-    const std::string what =
-        concat(one_line(architecture.text().substr(0, 60)), " has another head; that of a language model is taken");
-    reading.note("architectures", what);
-    reading.not_computed("architectures", what);
-  }
-}
-
-inline void read_further_layers(ConfigReading& reading, std::string_view key, JsonValue value) {
-  const int layers = value.whole<int>(0, Transformer::max_layers);
-  if (layers == 0) return;
-  const std::string what =
-      concat(layers, layers == 1 ? " layer that predicts" : " layers that predict", " further tokens, with the loss, left out");
-  reading.note(key, what);
-  reading.not_computed(key, what);
-}
-
-inline void read_quantization(ConfigReading& reading, std::string_view key) {
-  reading.note(key, "the weights are stored quantized; training is taken to be in 16 bits");
-  reading.not_computed(key, "the weights are stored quantized, which is not read");
-}
-
-inline void read_attention_bias(ConfigReading& reading, JsonValue value) {
-  reading.model().qkv_bias = value.boolean();
-  reading.model().output_bias = value.boolean() && reading.type.name != "glm4_moe";  // whose output has none
-}
-
-inline void read_rotary_once(ConfigReading& reading, std::string_view key, JsonValue value) {
-  if (reading.has_rotary) value.fail("rope_scaling and rope_parameters say the same in two ways; give one of them");
-  reading.has_rotary = true;
-  read_rotary(value, key, reading.read);
-}
-
-inline void read_attention_types(ConfigReading&, JsonValue value) {
-  for (const JsonValue type : value) {
-    if (type.whole<int>() != 1) type.fail("attention without scores is not modelled; it must be 1");
-  }
-}
 
 }  // namespace tawpipe::detail
