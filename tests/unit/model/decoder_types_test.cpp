@@ -74,6 +74,21 @@ TEST_CASE("a decoder of a type that is not known is read by its keys, and says w
                        "config 'c': mamba_d_conv: state-space layers (Mamba) are not modelled", InputError);
 }
 
+TEST_CASE("the decoder in a file with towers is read, with what the file around it says") {
+  const auto read = parse_huggingface_config(
+      R"({"model_type": "gemma3", "torch_dtype": "float16", "image_token_index": 7, "vision_config": {"hidden_size": 1152},
+          "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+                          "sliding_window": 1024}})",
+      "c", "m");
+  CHECK(read.decoder.parameters() == 3'880'263'168);  // of 4,300,079,472 those of the language model
+  CHECK(read.model.dtype == Dtype::f16);
+  CHECK(read.unequal == "attention within a window of 1024 tokens in 29 of 34 layers");
+  CHECK(read.model.notes[0] == "vision_config: is left out; the decoder is taken");
+  CHECK(read.type == "gemma3_text");
+  CHECK_THROWS_WITH_AS(parse(R"({"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", "alibi_slope": 2}})"),
+                       doctest::Contains("alibi_slope"), InputError);
+}
+
 TEST_CASE("numbers that Python writes and JSON does not have are read where nothing needs them") {
   const auto nemotron = minimal(
       R"(, "model_type": "nemotron_h", "num_key_value_heads": 4, "hybrid_override_pattern": "M*", "mamba_num_heads": 8,
