@@ -89,6 +89,26 @@ TEST_CASE("the decoder in a file with towers is read, with what the file around 
                        doctest::Contains("alibi_slope"), InputError);
 }
 
+TEST_CASE("a Qwen3-Next has gated delta nets in three of four layers, and gates of attention") {
+  // The file of Qwen3-Next-80B-A3B-Instruct without what changes nothing.
+  const auto read = parse_huggingface_config(
+      R"({"model_type": "qwen3_next", "num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 16,
+          "num_key_value_heads": 2, "head_dim": 256, "intermediate_size": 5120, "vocab_size": 151936,
+          "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+          "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4, "num_experts": 512,
+          "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})",
+      "c", "m");
+  CHECK(read.decoder.parameters() == 79'674'391'296);  // the tensors of the published file, without mtp.*
+  CHECK(read.decoder.pattern == tawpipe::repeated({0, 0, 0, 1}, 48));
+  CHECK(read.unequal == "gated delta nets in 36 of 48 layers");
+  // By the paper's formulas: 6 operations of each matrix that a token passes, attention, causal at half, and a state
+  // of 128 x 128 in each of 32 heads, read twice and written once in each of 36 layers.
+  const double matrices = 6 * (static_cast<double>(read.decoder.active_parameters()) - 151936.0 * 2048);
+  const double attention = 12 * 3 * 2 * 8192.0 * 16 * 256;
+  const double states = 36 * 3 * 6 * 32.0 * 128 * 128;
+  CHECK(read.decoder.flops(8192).all() == doctest::Approx(matrices + attention + states).epsilon(0.01));
+}
+
 TEST_CASE("numbers that Python writes and JSON does not have are read where nothing needs them") {
   const auto nemotron = minimal(
       R"(, "model_type": "nemotron_h", "num_key_value_heads": 4, "hybrid_override_pattern": "M*", "mamba_num_heads": 8,

@@ -175,6 +175,16 @@ inline constexpr DecoderType other_types[] = {
     {.names = "youtu youtu_llm", .reads = latent, .tied = true, .positions = 131072},
 
     // ---- recurrent layers among those with attention ----
+    {.names = "qwen3_next",
+     .reads = qwen_moe_reads | shared_experts | attention_bias | delta_nets,
+     .positions = 32768,
+     .rotary_part = 0.25,
+     .head_dim = 256,
+     .kv_heads = 2,
+     .layers = "lllf",
+     .output_gate = true,
+     .qk_norm = QkNorm::head,
+     .shared_gate = true},
     {.names = "qwen3_5_moe_text",
      .reads = qwen_moe_reads | shared_experts | attention_bias | delta_nets,
      .positions = 262144,
