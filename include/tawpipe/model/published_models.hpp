@@ -143,6 +143,15 @@ inline constexpr PublishedModel published_models[] = {
                    R"("vocab_size": 256000})"},
     {"gemma-2-27b", R"({"model_type": "gemma2", "n_layer": 46, "d_model": 4608, "n_head": 32, "n_kv_heads": 16, "d_ff": 36864,)"
                     R"("vocab_size": 256000, "head_dim": 128})"},
+    {"gemma-3-1b", R"({"model_type": "gemma3_text", "n_layer": 26, "d_model": 1152, "n_head": 4, "n_kv_heads": 1, "d_ff": 6912,)"
+                   R"("vocab_size": 262144, "sliding_window": 512})"},
+    {"gemma-3-4b", R"({"model_type": "gemma3_text", "n_layer": 34, "d_model": 2560, "n_head": 8, "n_kv_heads": 4, "d_ff": 10240,)"
+                   R"("vocab_size": 262208, "sliding_window": 1024})"},
+    {"gemma-3-12b",
+     R"({"model_type": "gemma3_text", "n_layer": 48, "d_model": 3840, "n_head": 16, "n_kv_heads": 8, "d_ff": 15360,)"
+     R"("vocab_size": 262208, "sliding_window": 1024})"},
+    {"gemma-3-27b", R"({"model_type": "gemma3_text", "n_layer": 62, "d_model": 5376, "n_head": 32, "n_kv_heads": 16,)"
+                    R"("d_ff": 21504, "vocab_size": 262208, "head_dim": 128, "sliding_window": 1024})"},
     {"olmo-7b", R"({"model_type": "olmo", "n_layer": 32, "d_model": 4096, "n_head": 32, "n_kv_heads": 32, "d_ff": 11008,)"
                 R"("vocab_size": 50304})"},
     {"olmo-2-7b", R"({"model_type": "olmo2", "n_layer": 32, "d_model": 4096, "n_head": 32, "n_kv_heads": 32, "d_ff": 11008,)"
@@ -176,6 +185,11 @@ inline constexpr PublishedModel published_models[] = {
     {"qwen3-coder-480b-a35b",
      R"({"model_type": "qwen3_moe", "n_layer": 62, "d_model": 6144, "n_head": 96, "n_kv_heads": 8, "d_ff": 8192,)"
      R"("vocab_size": 151936, "head_dim": 128, "num_experts": 160, "moe_k": 8, "moe_intermediate_size": 2560})"},
+    {"qwen3-next-80b-a3b",
+     R"({"model_type": "qwen3_next", "n_layer": 48, "d_model": 2048, "n_head": 16, "n_kv_heads": 2, "d_ff": 5120,)"
+     R"("vocab_size": 151936, "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 32,)"
+     R"("linear_key_head_dim": 128, "linear_value_head_dim": 128, "share_expert_dim": 512, "num_experts": 512,)"
+     R"("moe_k": 10, "moe_intermediate_size": 512})"},
     {"qwen3.5-35b-a3b",
      R"({"model_type": "qwen3_5_moe_text", "n_layer": 40, "d_model": 2048, "n_head": 16, "n_kv_heads": 2,)"
      R"("vocab_size": 248320, "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 32,)"

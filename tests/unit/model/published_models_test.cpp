@@ -70,6 +70,7 @@ TEST_CASE("a model is known by its vendor's name, however it was tuned, stored o
   same("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3-8b");
   same("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout");
   same("meta-llama/Llama-2-7b-hf", "llama-2-7b");
+  same("google/gemma-3-27b-it", "gemma-3-27b");
   same("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b");
   same("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2");
   same("zai-org/GLM-4.6", "glm-4.5");
