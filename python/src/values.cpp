@@ -99,7 +99,7 @@ void bind_problem(nb::module_& module) {
       .def_static("named", &resolve_model, "text"_a)
       .def_static(
           "from_config",
-          [](const std::string& text, const std::string& name) { return equal_layers(parse_huggingface_config(text, name, name)); }, "text"_a,
+          [](const std::string& text, const std::string& name) { return timed_model(parse_huggingface_config(text, name, name)); }, "text"_a,
           "name"_a)
       .def_ro("name", &Transformer::name)
       .def_ro("layers", &Transformer::layers)

@@ -28,9 +28,9 @@ TAWPIPE_INLINE HuggingFaceConfig parse_huggingface_config(std::string_view text,
 /// parse_huggingface_config().
 TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path);
 
-/// What times equal layers takes of a decoder.
-/// @throws InputError  if its layers differ, saying in what, with its parameters and operations.
-TAWPIPE_INLINE Transformer equal_layers(const HuggingFaceConfig& config);
+/// The model that is simulated: by its layers' operators where these differ.
+/// @throws InputError  as Transformer::of
+TAWPIPE_INLINE Transformer timed_model(const HuggingFaceConfig& config);
 
 /// A model by its vendor's name, with the organization before it or without, and however it was tuned,
 /// stored or dated: "Qwen/Qwen3-8B", "deepseek-r1", "gpt-oss-20b".
@@ -256,14 +256,13 @@ TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path
   return parse_huggingface_config(*text, file.string(), name.string());
 }
 
-TAWPIPE_INLINE Transformer equal_layers(const HuggingFaceConfig& config) {
+TAWPIPE_INLINE Transformer timed_model(const HuggingFaceConfig& config) {
   if (config.unequal.empty()) return config.model;
-  constexpr std::int64_t sequence = 8192;
-  const Model& decoder = config.decoder;
-  throw InputError(concat("model ", quote(decoder.name), ": ", config.unequal, ": not timed yet; it has ", decoder.parameters(),
-                          " parameters (", decoder.active_parameters(), " of them for a token), and forward and backward take ",
-                          static_cast<std::int64_t>(decoder.flops(sequence).all()), " operations a token in sequences of ",
-                          sequence));
+  Transformer model = Transformer::of(config.decoder);
+  model.dtype = config.model.dtype;
+  model.products = config.model.products;
+  model.notes = config.model.notes;
+  return model;
 }
 
 TAWPIPE_INLINE std::optional<HuggingFaceConfig> find_published_model(std::string_view text) {
@@ -290,8 +289,8 @@ TAWPIPE_INLINE Transformer resolve_model(std::string_view text) {
   const std::string path{text};
   std::error_code ignored;
   const bool is_path = text.ends_with(".json") || text.find_first_of("./~") == 0 || std::count(text.begin(), text.end(), '/') > 1;
-  if (is_path || (!text.empty() && std::filesystem::exists(path, ignored))) return equal_layers(read_huggingface_config(path));
-  if (const auto published = find_published_model(text)) return equal_layers(*published);
+  if (is_path || (!text.empty() && std::filesystem::exists(path, ignored))) return timed_model(read_huggingface_config(path));
+  if (const auto published = find_published_model(text)) return timed_model(*published);
   throw InputError(models::detail::unknown_model(detail::abbreviated(text),
                                                  "any llama-LxH such as llama-24x512, or the path of a config.json"));
 }
