@@ -191,7 +191,8 @@ TEST_CASE("every key of a config.json changes the loss, is refused by its name, 
         CAPTURE(after);
         differs = differs || after != before;
         if (std::ranges::find(repeat, key) == repeat.end()) CHECK(after != before);
-        if (!is_loss(after)) CHECK(after.find(mixture && key == "output_router_logits" ? "router_aux_loss_coef" : key) != std::string::npos);
+        if (!is_loss(after))
+          CHECK(after.find(mixture && key == "output_router_logits" ? "router_aux_loss_coef" : key) != std::string::npos);
       }
       CHECK(differs);
     }
