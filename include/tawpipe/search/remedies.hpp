@@ -49,8 +49,8 @@ namespace detail {
 
 /// The schedules that need the least memory, of those that the request allows.
 inline std::vector<ScheduleChoice> lean_schedules(const PlanRequest& request) {
-  return request.schedules.empty() ? std::vector<ScheduleChoice>{{"fsdp", {{"prefetch", "1"}}}, {"1f1b", {{"overlap", "off"}}}}
-                                   : request.schedules;
+  if (!request.schedules.empty()) return request.schedules;
+  return {{"fsdp", {{"prefetch", "1"}}}, {"1f1b", {{"overlap", "off"}}}};
 }
 
 /// A plan that fits, of the layouts that need the least memory; none if none of the first does.

@@ -12,6 +12,8 @@
 
 #include "tawpipe/core/text.hpp"
 
+namespace decoder_families_test {
+
 namespace {
 
 using namespace tawpipe::detail;  // the table
@@ -70,3 +72,5 @@ TEST_CASE("docs/models.md has each type of decoder, with what it has beside LLaM
     CHECK_MESSAGE(page.find(row) != std::string::npos, row);
   }
 }
+
+}  // namespace decoder_families_test

@@ -13,6 +13,8 @@ using tawpipe::Dtype;
 using tawpipe::InputError;
 using tawpipe::parse_huggingface_config;
 
+namespace decoder_types_test {
+
 namespace {
 
 tawpipe::Transformer parse(std::string_view text) { return parse_huggingface_config(text, "c", "m").model; }
@@ -122,3 +124,5 @@ TEST_CASE("numbers that Python writes and JSON does not have are read where noth
   CHECK_THROWS_WITH_AS(parse(minimal(R"(, "rope_theta": -Infinity)")),
                        "config 'c': rope_theta: expected a number above zero, not \"-Infinity\"", InputError);
 }
+
+}  // namespace decoder_types_test

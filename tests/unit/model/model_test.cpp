@@ -7,7 +7,10 @@
 
 #include "tawpipe/core/error.hpp"
 
-namespace tawpipe {
+using namespace tawpipe;
+
+namespace model_test {
+
 namespace {
 
 /// Parts per cent by which a count is off.
@@ -204,4 +207,4 @@ TEST_CASE("a model that cannot be is refused, naming the kind of layer") {
   CHECK_THROWS_WITH_AS(model.check(), "model 'gemma-3-1b': a layer is of kind 2; it has 2 kinds", InputError);
 }
 
-}  // namespace tawpipe
+}  // namespace model_test

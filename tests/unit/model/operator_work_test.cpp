@@ -15,7 +15,10 @@
 #include "tawpipe/model/stage_cut.hpp"
 #include "tawpipe/model/transformer_body.hpp"
 
-namespace tawpipe {
+using namespace tawpipe;
+
+namespace operator_work_test {
+
 namespace {
 
 const Batch batch{.sequence = 4096, .microbatch_size = 1, .global_batch = 8};
@@ -177,8 +180,8 @@ TEST_CASE("ranks split experts whole or by width, and the collectives follow") {
   const Transformer model = hybrid();
   const std::vector stages{layer_stack(model, batch, Recompute::none).stage(0, 8, false, false)};
   const auto body = [&](const Sharing& sharing) { return share_stages(model, batch, Recompute::none, stages, sharing).front(); };
-  const auto count = [](const StageBody& body, BodyStep::Kind kind) {
-    return std::count_if(body.begin(), body.end(), [&](const BodyStep& step) { return step.kind == kind; });
+  const auto count = [](const StageBody& of, BodyStep::Kind kind) {
+    return std::count_if(of.begin(), of.end(), [&](const BodyStep& step) { return step.kind == kind; });
   };
   // To the experts and back in each of 8 layers, k = 2 copies of H = 256 numbers of a rank's tokens.
   const SharedStage whole = body({.tensor = 1, .expert = 4, .whole_experts = true});
@@ -240,4 +243,4 @@ TEST_CASE("unequal layers are balanced by their times") {
   }
 }
 
-}  // namespace tawpipe
+}  // namespace operator_work_test
