@@ -40,14 +40,14 @@ enum Reads : std::uint32_t {
   dense_layers = 1 << 10,    ///< the first so many layers have no experts
   layers_in_turn = 1 << 11,  ///< layers with and without experts take turns
   expert_groups = 1 << 12,
-  latent = 1 << 13,        ///< latent attention
-  value_size = 1 << 14,    ///< values of heads of another size, and other sizes within windows
-  scaled = 1 << 15,        ///< factors and bounds of hidden states, scores and logits
-  no_positions = 1 << 16,  ///< layers without rotary embedding
-  parallel = 1 << 18,      ///< whether attention and MLP have the same input
-  indexed = 1 << 19,       ///< attention to keys that an index picks
-  delta_nets = 1 << 20,    ///< gated delta nets among the layers
-  mamba = 1 << 21,         ///< Mamba-2 among the layers
+  latent = 1 << 13,         ///< latent attention
+  value_size = 1 << 14,     ///< values of heads of another size, and other sizes within windows
+  scaled_states = 1 << 15,  ///< factors and bounds of hidden states, scores and logits
+  no_positions = 1 << 16,   ///< layers without rotary embedding
+  parallel = 1 << 18,       ///< whether attention and MLP have the same input
+  indexed = 1 << 19,        ///< attention to keys that an index picks
+  delta_nets = 1 << 20,     ///< gated delta nets among the layers
+  mamba = 1 << 21,          ///< Mamba-2 among the layers
   anything = ((1 << 17) - 1) | delta_nets | mamba,
 };
 
