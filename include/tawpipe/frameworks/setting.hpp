@@ -155,7 +155,7 @@ class SettingsReader {
     }
     if (!errors_.empty()) {
       errors_.insert(errors_.end(), read_.text.notes.begin(), read_.text.notes.end());
-      throw SettingError(join(errors_, "\n"));
+      throw SettingError(join(errors_, "; "));
     }
     if (!unknown_.empty()) {
       const bool one = unknown_.size() == 1;
@@ -278,7 +278,7 @@ std::string value_text(Number value) {
 }  // namespace detail
 
 /// The values of a text's settings. Unknown names are left out, with a note.
-/// @throws InputError  with a line for each setting that is wrong: its name and line, what is wrong
+/// @throws InputError  with each setting that is wrong: its name and line, what is wrong
 /// and, for an unknown one where the text is strict, the nearest name
 template <class Settings>
 ReadSettings<Settings> read_settings(const SettingsTable<Settings>& table, SettingsText text) {

@@ -159,8 +159,8 @@ TEST_CASE("arguments and environment") {
 
 TEST_CASE("all that is wrong is said at once, and unknown flags in one note") {
   CHECK(refusal("p.py --num-layers x --hidden-size $H --bf16 1\n") ==
-        "run.sh, line 1: --num-layers: expected a whole number, not 'x'\n"
-        "run.sh, line 1: --hidden-size: $H is not set in this file; write its value, set it before, or give it by --env\n"
+        "run.sh, line 1: --num-layers: expected a whole number, not 'x'; "
+        "run.sh, line 1: --hidden-size: $H is not set in this file; write its value, set it before, or give it by --env; "
         "run.sh, line 1: --bf16: takes no value, but has '1'");
   CHECK(notes_of("p.py --num-layers 4 --data-impl mmap \\\n --micro-batch-sizes 2\n") ==
         "run.sh: unknown Megatron-LM flags, left out: --data-impl in line 1, --micro-batch-sizes in line 2, near "
