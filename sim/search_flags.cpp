@@ -126,14 +126,19 @@ Command add_plan(CLI::App& parent) {
            "FILE|-", "Problem");
   app->add_option("--args", flags->args, "The arguments of the script of --today: $1, $2, ...")
       ->type_name("WORD ...")
-      ->group("Problem");
+      ->group("Problem")
+      ->needs("--today");
   app->add_option("--env", flags->env, "A variable that the script of --today takes from its environment; may be repeated")
       ->type_name("NAME=VALUE")
       ->group("Problem")
+      ->needs("--today")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app->add_flag("--strict", flags->strict, "Names in the file of --today that are not known are errors")->group("Problem");
+  app->add_flag("--strict", flags->strict, "Names in the file of --today that are not known are errors")
+      ->group("Problem")
+      ->needs("--today");
   add_count(*app, "--vocab-size", flags->vocab_size, "Tokens of the vocabulary, where the file of --today names a tokenizer only",
             "N", "Problem");
+  app->get_option("--vocab-size")->needs("--today");
   add_run_flags(*app, request.run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,

@@ -120,6 +120,11 @@ TodayFile read_today(PlanFlags& flags) {
                        .script = script_inputs(flags),
                        .strict = flags.strict};
   TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
+  const bool script = file.framework == Framework::megatron ? !is_megatron_log(text) : is_torchtitan_script(text);
+  if (!script && !(flags.args.empty() && flags.env.empty()))
+    throw InputError(concat(one_line(flags.today), " is no script; leave out --args and --env"));
+  if (flags.vocab_size > 0 && (asked.model || file.framework != Framework::megatron))
+    throw InputError("--vocab-size is for a model that Megatron-LM's flags say; leave it out");
   file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), asked);
   FrameworkJob& job = file.job;
   const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {

@@ -98,6 +98,8 @@ TEST_CASE("a script with its arguments, a log with its times, and what is not kn
   CHECK(missing.code == 2);
   CHECK(missing.err.find("$1 is not set in this file; write its value, set it before, or give it by --args") !=
         std::string::npos);
+  support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16 --args 2"),
+                         {"--args requires --today"});
   CHECK(run(plan + file + " --args 2 --env x").err.find("write --env TP=4") != std::string::npos);
   const std::string fork = folder.write("fork.sh", script.substr(0, script.size() - 1) + " --data-impl mmap\n");
   CHECK(parsed(run(plan + fork)).at("today").at("notes").at(0).get<std::string>().find("left out: --data-impl in line 15") !=
@@ -115,6 +117,7 @@ TEST_CASE("a script with its arguments, a log with its times, and what is not kn
       "--- end of arguments ---\n iteration 2/ 9 | elapsed time per iteration (ms): 250.0 |\n"
       "[Rank 0] (after 2 iterations) memory (MB) | allocated: 1.0 | max allocated: 2048.0 |\n";
   const std::string path = folder.write("run.log", log);
+  support::check_refused(run(plan + path + " --args 2"), {"is no script; leave out --args and --env"});
   const json read = parsed(run(plan + path)).at("today");
   CHECK(read.at("makespan_ps") == expected.at("makespan_ps"));
   CHECK(read.at("measured_s") == 0.25);

@@ -37,6 +37,7 @@ struct Setting {
   int line = 0;
   std::string unknown = {};  ///< "$NAME" if a value has a variable that the text does not set
   int unknown_line = 0;      ///< of that value; 0: of the setting
+  bool renamed = false;      ///< the text has its old name
 };
 
 /// A text's settings, and its name in messages.
@@ -171,6 +172,7 @@ class SettingsReader {
     for (const auto& [old, now] : table_.renamed) {
       if (old != setting.name) continue;
       setting.name = now;
+      setting.renamed = true;
       read_.note(now, concat("read from its old name, ", old));
     }
   }

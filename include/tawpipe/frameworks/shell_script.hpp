@@ -167,18 +167,17 @@ class ShellScript : private ShellWords {
     if (const auto value = arithmetic(inner, line)) words.push_back({*value != 0 ? "1" : "0", line});
   }
 
-  ShellText read_single() {
+  /// @param written  with what is unknown in it, as it is written
+  ShellWord read_single(bool written = true) {
     in_test_ = true;
-    ShellText word = read_word();
+    const ShellText word = read_word();
     in_test_ = false;
-    return resolved(word);
+    return resolved(word.front(), written);
   }
   void read_case() {
     skip(false);
     const int line = line_;
-    in_test_ = true;
-    ShellWord value = resolved(read_word().front(), false);
-    in_test_ = false;
+    ShellWord value = read_single(false);
     value.line = line;
     skip(true);
     read_word();  // in
@@ -193,7 +192,7 @@ class ShellScript : private ShellWords {
     ShellText patterns;
     for (;;) {
       skip(true);
-      patterns.push_back(read_single().front());
+      patterns.push_back(read_single());
       skip(true);
       if (peek() != '|') break;
       next();

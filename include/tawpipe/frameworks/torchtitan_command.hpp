@@ -89,6 +89,8 @@ inline SettingsText torchtitan_command_settings(std::string_view text, std::stri
     for (const detail::TorchtitanConfig& config : detail::torchtitan_configs) {
       known.emplace_back(config.name);
       if (config.name != name) continue;
+      if (const Setting* module = value_of("--module"); module != nullptr && module->values[0] != config.module)
+        found.fail(module->line, concat("--module: ", name, " is a configuration of ", config.module));
       add("model.name", std::string{config.module}, named->line);
       add("model.flavor", std::string{config.flavor}, named->line);
       add("activation_checkpoint.mode", std::string{config.recompute}, named->line);

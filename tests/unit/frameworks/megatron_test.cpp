@@ -135,6 +135,7 @@ TEST_CASE("a wrong flag is named with its line and what would be right") {
     CHECK(full.recompute == Recompute::full);
     CHECK(full.notes.back().find("an old flag, read as --recompute-granularity full") != std::string::npos);
   }
+  CHECK(job("--recompute-method uniform").recompute == Recompute::none);  // which is nothing without granularity
   CHECK(refusal("--bf16 --fp16").find("--fp16: not with --bf16") != std::string::npos);
 }
 
@@ -315,6 +316,8 @@ TEST_CASE("a model that is not all said is named by what it lacks") {
         std::string::npos);
   CHECK(vocabulary("--tokenizer-type Llama2Tokenizer", {.vocab = 99}) == "99 ");
   CHECK(vocabulary("--tokenizer-type Llama2Tokenizer", {.model = true}) == "0 ");
+  CHECK_THROWS_WITH_AS(vocabulary("--vocab-size 100", {.vocab = 99}),
+                       "run.sh, line 1: --vocab-size: is 100, and 99 tokens are asked for", InputError);
   CHECK_THROWS_WITH_AS(megatron_model("p.py --num-layers 4 --hidden-size 64 --vocab-size 9", "run.sh"),
                        "run.sh does not say --num-attention-heads; add them to its command", InputError);
   const FrameworkJob gpt = megatron_job(

@@ -61,6 +61,8 @@ TEST_CASE("what is not known is noted, refused by name, or needs what the script
   CHECK(has(refusal(start + "--my.own 3\n", {.strict = true}), "unknown torchtitan setting 'my.own'"));
   CHECK(has(refusal("torchrun -m torchtitan.train --module llama3 --config llama3_9b\n"),
             "--config: unknown configuration 'llama3_9b'; did you mean 'llama3_8b'?"));
+  CHECK(has(refusal("torchrun -m torchtitan.train --module qwen3 --config llama3_8b\n"),
+            "--module: llama3_8b is a configuration of llama3"));
   CHECK(has(refusal(start + "--parallelism.tensor_parallel_degree $X\n"), "$X is not set in this file"));
 }
 

@@ -270,10 +270,11 @@ inline void note_megatron_dense_first(ReadSettings<MegatronFlags>& read, bool ex
 /// read from its old name. Source: NVIDIA/Megatron-LM v2.0 and v3.0, megatron/arguments.py.
 inline void take_old_recomputation(ReadSettings<MegatronFlags>& read) {
   MegatronFlags& flags = read.values;
-  const std::string_view name = flags.checkpoint_activations    ? "--checkpoint-activations"
-                                : flags.deepspeed_checkpointing ? "--deepspeed-activation-checkpointing"
-                                : flags.method.empty()          ? ""
-                                                                : "--recompute-method";
+  const Setting* const method = read.find("--recompute-method");
+  const std::string_view name = flags.checkpoint_activations           ? "--checkpoint-activations"
+                                : flags.deepspeed_checkpointing        ? "--deepspeed-activation-checkpointing"
+                                : method != nullptr && method->renamed ? "--recompute-method"
+                                                                       : "";
   if (name.empty() || !flags.granularity.empty() || flags.recompute_activations) return;
   flags.granularity = "full";
   if (flags.method.empty()) flags.method = "uniform";

@@ -44,7 +44,12 @@ inline int tokens_of(std::string_view name) {
 /// of its kind, with a note.
 inline void assume_vocabulary(ReadSettings<MegatronFlags>& read, int given) {
   MegatronFlags& flags = read.values;
-  if (flags.vocab > 0 || flags.padded_vocab > 0) return;
+  if (flags.vocab > 0 || flags.padded_vocab > 0) {
+    const std::string_view name = flags.vocab > 0 ? "--vocab-size" : "--padded-vocab-size";
+    const int said = flags.vocab > 0 ? flags.vocab : flags.padded_vocab;
+    if (given > 0 && given != said) read.fail(name, concat("is ", said, ", and ", given, " tokens are asked for"));
+    return;
+  }
   if (given > 0) {
     flags.vocab = given;
     return;
