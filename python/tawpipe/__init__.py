@@ -389,9 +389,11 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     flags.given = given
     flags.schedules = _names("schedules", schedules)
     flags.what_if = _names("what_if", what_if)
+    flags.args = _names("args", args)
+    flags.env = [f"{name}={value}" for name, value in (env or {}).items()]
+    flags.strict = bool(strict)
     _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
-         threads=threads, today=_path("today", today) if today is not None else "", args=list(args),
-         env=[f"{name}={value}" for name, value in (env or {}).items()], strict=strict, vocab_size=vocab_size)
+         threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size)
     return Plans(*_core.plan(flags))
 
 

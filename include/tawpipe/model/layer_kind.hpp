@@ -123,25 +123,4 @@ struct LayerKind {
 
 #if TAWPIPE_BODIES
 #include "tawpipe/model/detail/operator_list.hpp"
-
-namespace tawpipe::inline v0 {
-
-TAWPIPE_INLINE std::vector<Operator> LayerKind::operators(std::int64_t hidden) const {
-  detail::OperatorList list{hidden, norm_bias};
-  const bool before = norms == NormPlace::before || norms == NormPlace::both;
-  const bool after = norms == NormPlace::after || norms == NormPlace::both;
-  int stream = list.input();
-  const int shared = norms == NormPlace::parallel ? list.norm("attention_norm", stream) : -1;
-  for (const Sublayer& sublayer : sublayers) {
-    const bool mixes_tokens = sublayer.index() < 3;
-    int value = shared >= 0 ? shared : stream;
-    if (before) value = list.norm(mixes_tokens ? "attention_norm" : "ffn_norm", value);
-    value = std::visit([&](const auto& of) { return list.add(of, value); }, sublayer);
-    if (after) value = list.norm(mixes_tokens ? "post_attention_norm" : "post_ffn_norm", value);
-    stream = list.sum(stream, value);
-  }
-  return list.take();
-}
-
-}  // namespace tawpipe
 #endif

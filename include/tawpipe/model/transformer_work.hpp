@@ -135,9 +135,12 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/model/activation.hpp"
-#include "tawpipe/model/detail/stack_of_kinds.hpp"
 
 namespace tawpipe::inline v0 {
+
+namespace detail {
+LayerStack stack_of_kinds(LayerStack stack, const Transformer& model, const Batch& batch, Recompute recompute);
+}
 
 TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
                                           int layers, bool embedding, bool head) {
@@ -357,4 +360,6 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 }
 
 }  // namespace tawpipe
+
+#include "tawpipe/model/detail/stack_of_kinds.hpp"
 #endif

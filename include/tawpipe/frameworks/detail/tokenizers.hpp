@@ -16,12 +16,12 @@ namespace tawpipe::inline v0::detail {
 /// The tokens of a tokenizer, by a part of its name or path; 0: not known.
 /// Source: vocab_size of the models' config.json; of GPT-2 the length of its vocabulary.
 inline int tokens_of(std::string_view name) {
-  struct Known {
+  struct Vocabulary {
     std::string_view part;
     int tokens;
   };
   // The first that is found: narrower names come before wider ones.
-  static constexpr Known known[] = {
+  static constexpr Vocabulary known[] = {
       {"gpt-oss", 201088},  {"gptoss", 201088},       {"gpt2", 50257},         {"llama-4", 202048},
       {"llama4", 202048},   {"llama-3", 128256},      {"llama3", 128256},      {"llama-2", 32000},
       {"llama2", 32000},    {"tinyllama", 32000},     {"codellama", 32016},    {"mixtral-8x22b", 32768},
@@ -34,7 +34,7 @@ inline int tokens_of(std::string_view name) {
       {"gpt-neox", 50277},  {"pythia", 50277},        {"t5", 32100},           {"llama", 32000}};
   std::string lower{name};
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const Known& one : known) {
+  for (const Vocabulary& one : known) {
     if (lower.find(one.part) != std::string::npos) return one.tokens;
   }
   return 0;
