@@ -157,35 +157,47 @@ std::pair<const CLI::App*, std::string> named_command(const CLI::App& root, cons
   return named;
 }
 
+struct OtherName {
+  std::string_view theirs;
+  std::string_view ours;
+};
+/// Names of other tools for flags that mean exactly the same: accepted.
+constexpr OtherName same_flags[] = {{"--tp", "--tensor-parallel"},
+                                    {"--cp", "--context-parallel"},
+                                    {"--ep", "--expert-parallel"},
+                                    {"--pp", "--pipeline-parallel"},
+                                    {"--dp", "--data-parallel"},
+                                    {"--tensor-model-parallel-size", "--tensor-parallel"},
+                                    {"--pipeline-model-parallel-size", "--pipeline-parallel"},
+                                    {"--context-parallel-size", "--context-parallel"},
+                                    {"--expert-model-parallel-size", "--expert-parallel"},
+                                    {"--seq-length", "--sequence"},
+                                    {"--seq-len", "--sequence"},
+                                    {"--gbs", "--global-batch"},
+                                    {"--global-batch-size", "--global-batch"},
+                                    {"--mbs", "--microbatch"},
+                                    {"--micro-batch-size", "--microbatch"}};
+/// Names for what our flags say in another way: suggested.
+constexpr OtherName like_flags[] = {{"--context-length", "--sequence"},
+                                    {"--batch-size", "--global-batch"},
+                                    {"--gpus", "--cluster"},
+                                    {"--nodes", "--cluster"},
+                                    {"--gpu", "--device"},
+                                    {"--fp8", "--products"},
+                                    {"--precision", "--products"},
+                                    {"--zero", "--shard-states"}};
+
+/// A flag by the name that the command has for it; others as they are.
+std::string own_flag(const CLI::App& command, const std::string& flag) {
+  for (const OtherName& other : same_flags) {
+    if (other.theirs == flag && command.get_option_no_throw(std::string{other.ours}) != nullptr) return std::string{other.ours};
+  }
+  return flag;
+}
+
 /// The flag that other tools name so, if the command has it; otherwise the nearest by its letters.
 std::string flag_of_meaning(const std::string& flag, const std::vector<std::string>& flags) {
-  struct Other {
-    std::string_view theirs;
-    std::string_view ours;
-  };
-  for (const Other other : {Other{"--tp", "--tensor-parallel"},
-                            Other{"--cp", "--context-parallel"},
-                            Other{"--ep", "--expert-parallel"},
-                            Other{"--pp", "--pipeline-parallel"},
-                            Other{"--dp", "--data-parallel"},
-                            Other{"--tensor-model-parallel-size", "--tensor-parallel"},
-                            Other{"--pipeline-model-parallel-size", "--pipeline-parallel"},
-                            Other{"--context-parallel-size", "--context-parallel"},
-                            Other{"--expert-model-parallel-size", "--expert-parallel"},
-                            Other{"--seq-length", "--sequence"},
-                            Other{"--seq-len", "--sequence"},
-                            Other{"--context-length", "--sequence"},
-                            Other{"--gbs", "--global-batch"},
-                            Other{"--global-batch-size", "--global-batch"},
-                            Other{"--batch-size", "--global-batch"},
-                            Other{"--mbs", "--microbatch"},
-                            Other{"--micro-batch-size", "--microbatch"},
-                            Other{"--gpus", "--cluster"},
-                            Other{"--nodes", "--cluster"},
-                            Other{"--gpu", "--device"},
-                            Other{"--fp8", "--products"},
-                            Other{"--precision", "--products"},
-                            Other{"--zero", "--shard-states"}}) {
+  for (const OtherName& other : like_flags) {
     if (other.theirs == flag && std::find(flags.begin(), flags.end(), other.ours) != flags.end()) return std::string{other.ours};
   }
   return nearest(flag, flags);
@@ -217,6 +229,17 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
+std::vector<std::string> with_own_flags(const CLI::App& root, std::vector<std::string> arguments) {
+  const CLI::App* const command = arguments.empty() ? nullptr : find_command(root, arguments.front());
+  if (command == nullptr) return arguments;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (arguments[i - 1] == "--args" || !arguments[i].starts_with("--")) continue;  // another program's
+    const std::size_t end = std::min(arguments[i].find('='), arguments[i].size());
+    arguments[i].replace(0, end, own_flag(*command, arguments[i].substr(0, end)));
+  }
+  return arguments;
+}
+
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments) {
   const std::string file = take_config(arguments);
   if (file.empty() || arguments.empty()) return arguments;
@@ -231,7 +254,7 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
           concat(place, ": there is no command ", quote(line.section.substr(0, 40)), " that the section could be for"));
     }
     if (!line.section.empty() && line.section != command->get_name()) continue;  // another command's section
-    const std::string flag = "--" + line.key;
+    const std::string flag = own_flag(*command, "--" + line.key);
     if (command->get_option_no_throw(flag) == nullptr || flag == "--config" || flag == "--help") {
       throw InputError(concat(place, ": ", command->get_name(), " has no flag ", quote(line.key), "; see tawpipe ",
                               command->get_name(), " --help"));

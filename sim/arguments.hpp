@@ -11,6 +11,9 @@ namespace tawpipe::sim {
 /// The command of that name below `app`; null if there is none.
 const CLI::App* find_command(const CLI::App& app, const std::string& name);
 
+/// Flags of a command by its names for them where other tools have another: --tp, --seq-length.
+std::vector<std::string> with_own_flags(const CLI::App& root, std::vector<std::string> arguments);
+
 /// Puts the flags of a --config FILE before those of the command line, which override them
 /// (--option adds).
 /// @throws InputError  naming the file and the key that is wrong

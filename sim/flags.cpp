@@ -3,7 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
+
 namespace tawpipe::sim {
+
+std::string plain_tokens(const std::string& text) {
+  if (text.size() < 2 || text.find_first_not_of("0123456789") != text.size() - 1) return text;
+  const std::int64_t unit = text.back() == 'k' || text.back() == 'K'   ? 1 << 10
+                            : text.back() == 'M' || text.back() == 'm' ? 1 << 20
+                                                                       : 0;
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() >> 20;
+  const std::int64_t count = to_number<std::int64_t>(text.substr(0, text.size() - 1)).value_or(most + 1);
+  return unit == 0 || count > most ? text : std::to_string(count * unit);
+}
 
 void add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& text, const std::string& type,
               const std::string& group) {
@@ -63,7 +76,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "A name (tawpipe list models), llama-LxH, a Hugging Face config.json, or a script (.sh) with\n"
            "Megatron-LM's flags",
            "MODEL", "Problem");
-  add_count(app, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
+  add_tokens(app, "--sequence", request.sequence, "Tokens of one sequence", "Problem");
   add_count(app, "--global-batch", request.global_batch, "Sequences of one iteration, over all devices", "N", "Problem");
   add_count(app, "--microbatches", request.microbatches, "Microbatches of one iteration, in place of --global-batch", "N",
             "Problem");

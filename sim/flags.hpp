@@ -26,6 +26,9 @@ CLI::Validator check_by(Parse parse) {
   return CLI::Validator{fault, ""};
 }
 
+/// "8k" as "8192", "4M" as "4194304"; any other text as it is.
+std::string plain_tokens(const std::string& text);
+
 template <int least = 1, class Number>
 void add_count(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& type,
                const std::string& group) {
@@ -33,6 +36,17 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
       ->type_name(type)
       ->group(group)
       ->check(check_by([](std::string_view given, std::string_view what) { parse_whole(given, what, Number{least}); }));
+}
+
+/// The same for tokens, "8k" too: in units of 1,024 (k) and 1,048,576 (M), as sequences and batches are told.
+template <class Number>
+void add_tokens(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& group) {
+  add_count(app, name, value, text + ", such as 8192 or 8k", "TOKENS", group);
+  app.get_option(name)->transform(CLI::Validator{[](std::string& given) {
+                                                   given = plain_tokens(given);
+                                                   return std::string{};
+                                                 },
+                                                 ""});
 }
 
 void add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& text, const std::string& type,

@@ -69,7 +69,7 @@ Command add_measure(CLI::App& parent) {
 /// What was measured, for the files of its times.
 void add_setup_flags(CLI::App& app, MeasuredSetup& setup, const std::string& group) {
   add_text(app, "--model", setup.model, "That was measured, as --model of simulate", "MODEL", group);
-  add_count(app, "--sequence", setup.sequence, "Tokens of one of its sequences", "TOKENS", group);
+  add_tokens(app, "--sequence", setup.sequence, "Tokens of one of its sequences", group);
   add_count(app, "--microbatch", setup.microbatch, "Sequences of one of its microbatches (default 1)", "N", group);
   add_text(app, "--recompute", setup.recompute, "What it computed again: none, selective or full (default none)", "POLICY",
            group);

@@ -253,7 +253,7 @@ int run(int argc, char** argv) {
   for (const std::string& word : given) command_line += " " + shell_word(word);
   given = without_help_word(std::move(given));
   try {
-    std::vector<std::string> arguments = with_config(app, given);
+    std::vector<std::string> arguments = with_config(app, with_own_flags(app, given));
     request.arguments = arguments;
     std::reverse(arguments.begin(), arguments.end());  // in the order that CLI11 expects
     app.parse(std::move(arguments));

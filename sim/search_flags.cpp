@@ -107,7 +107,7 @@ Command add_plan(CLI::App& parent) {
   app->add_flag("--no-offload", *no_offload, "Nothing lies in host memory: --offload off")
       ->group("Problem")
       ->excludes("--offload");
-  add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
+  add_tokens(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "Problem");
   add_count(*app, "--pipeline-parallel", flags->pipeline, "The schedule's own devices, those of a replica (default any)", "N",
             "Layout");
   add_text(*app, "--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it",
@@ -182,7 +182,7 @@ Command add_bound(CLI::App& parent) {
     app->remove_option(app->get_option(flag));
   }
   app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");
-  add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
+  add_tokens(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "Problem");
   add_json_flag(*app, flags->base.json, "the bound with what it follows from");
   add_config_flag(*app);
   finish(*app, "Example:\n  tawpipe bound --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");

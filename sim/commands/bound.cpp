@@ -117,8 +117,8 @@ void add_gap(nlohmann::ordered_json& json, Duration makespan, const std::optiona
 }
 
 std::string gap_text(const Summary& best, double bound) {
-  return fmt::format("No schedule of any kind takes less than {} (tawpipe bound); {} takes {} more.\n",
-                     format_duration(seconds(bound)), best.schedule, format_percent(to_seconds(best.makespan) / bound - 1));
+  return fmt::format("No schedule of any kind takes less than {} (tawpipe bound); {} takes {}.\n",
+                     format_duration(seconds(bound)), best.schedule, format_more(to_seconds(best.makespan) / bound));
 }
 
 BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style) {

@@ -44,7 +44,7 @@ std::string verdict_text(const Problem& problem, const std::vector<Chosen>& resu
   if (order.size() > 1 && results[order[1]].summary.fits()) {
     const Chosen& next = results[order[1]];
     const double more = next.summary.makespan / first.summary.makespan - 1;
-    text += concat("; ", detail::name_among(results, order[1]), " takes ", format_percent(more), " more");
+    text += concat("; ", detail::name_among(results, order[1]), " takes ", format_more(1 + more));
     const std::optional<RunsWithError> other = error_of(next);
     const bool one_stack = error && other && error->as_predicted == other->as_predicted && !error->as_predicted.empty();
     const double apart = one_stack        ? pair_error(error->error.like)

@@ -79,7 +79,7 @@ std::optional<Left> searched(const Planned& planned, int nodes, const PlanWatch&
     Planned found = search_plan(planned.flags, std::move(request), "planning with a node less", without_best);
     if (found.result.stopped) throw Stopped{};
     if (found.result.plans.empty()) return std::nullopt;
-    return Left{std::move(found.result.plans.front()), batch};
+    return Left{found.use(), batch};  // chosen as the plan that it is compared with
   } catch (const InputError&) {
     return std::nullopt;  // no layout has so many devices
   }

@@ -11,6 +11,7 @@
 #include "entries.hpp"
 #include "parallel.hpp"
 #include "plan_changes.hpp"
+#include "plan_runnable.hpp"
 #include "run_cost.hpp"
 #include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -70,7 +71,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   request.problem.overlap_gradients |= open("--overlap-grad-reduce", base.overlap_gradients, defaults.overlap_gradients);
   request.problem.overlap_gathers |= open("--overlap-param-gather", base.overlap_gathers, defaults.overlap_gathers);
   const bool may_overlap =
-      request.problem.sequence_parallel && (!request.problem.model || overlaps_collectives(request.problem.model->products));
+      request.problem.sequence_parallel && (!request.problem.model || request.problem.model->overlaps_collectives());
   request.problem.tensor_overlap |= may_overlap && open("--tp-comm-overlap", base.tensor_overlap, defaults.tensor_overlap);
   if (open("--shard-states", base.shard_states, defaults.shard_states))
     request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
@@ -126,48 +127,6 @@ void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
 
 }  // namespace
 
-namespace {
-
-std::string chunks_of(const ScheduleChoice& choice) {
-  const auto found = choice.options.find("chunks");
-  return found == choice.options.end() ? std::string{} : found->second;
-}
-
-/// Adds the fastest plans with the options that frameworks have for their schedules: of each schedule the
-/// search keeps the fastest options, which are often nearly equal to those, and none that they can run.
-void add_framework_options(const PlanRequest& request, PlanResult& result) {
-  constexpr std::size_t looked_at = 12;
-  constexpr std::size_t added = 6;
-  std::vector<Plan> found;
-  for (std::size_t i = 0; i < std::min(looked_at, result.plans.size()) && found.size() < added; ++i) {
-    Plan& plan = result.plans[i];
-    const auto runs = [&](const ScheduleChoice& choice) {
-      return runs_as_predicted(problem_of(request, plan.layout, choice), plan.layout, choice);
-    };
-    if (plan.estimated || !runs(plan.choice).empty()) continue;
-    for (int f = 0; f < frameworks; ++f) {
-      const std::vector<ScheduleChoice> choices = framework_schedules(static_cast<Framework>(f));
-      const auto choice = std::find_if(choices.begin(), choices.end(), [&](const ScheduleChoice& one) {
-        return one.schedule == plan.choice.schedule && chunks_of(one) == chunks_of(plan.choice) && !runs(one).empty();
-      });
-      if (choice == choices.end()) continue;
-      Plan one{.layout = plan.layout, .choice = *choice, .bound = plan.bound, .summary = {}};
-      one.summary = predict(problem_of(request, plan.layout, *choice)).summary;
-      if (one.summary.makespan == plan.summary.makespan) {
-        plan = std::move(one);
-      } else if (one.summary.fits()) {
-        found.push_back(std::move(one));
-      }
-      break;
-    }
-  }
-  if (found.empty()) return;
-  std::move(found.begin(), found.end(), std::back_inserter(result.plans));
-  sort_plans(result.plans);
-}
-
-}  // namespace
-
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
   Planned planned{flags, std::move(request), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
@@ -175,6 +134,7 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, what); });
   if (planned.result.counts.layouts == 0 && !planned.result.stopped) throw InputError(no_layout(planned.request));
+  if (!planned.result.stopped && flags.emit.empty() && flags.today.empty()) add_framework_plans(planned, watch);
   if (!planned.result.stopped && flags.emit.empty()) add_framework_options(planned.request, planned.result);
   const auto with_offload = [&](const Offload& offload) {
     PlanFlags more = flags;

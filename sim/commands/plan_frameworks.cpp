@@ -97,7 +97,7 @@ std::vector<FrameworkJob> changes_of(const FrameworkJob& job, Framework framewor
   add([](FrameworkJob& next) { next.microbatch_size *= 2; });
   if (job.microbatch_size % 2 == 0) add([](FrameworkJob& next) { next.microbatch_size /= 2; });
   if (pipeline && job.is_one_of({"1f1b", "gpipe", "interleaved-1f1b"})) {
-    for (const int chunks : {2, 3, 4, 5, 6, 8}) {
+    for (const int chunks : {2, 3, 4, 5, 6, 8, 10, 12}) {
       if (chunks == job.chunks()) continue;
       add([&](FrameworkJob& next) { next.choice = {"interleaved-1f1b", {{"chunks", std::to_string(chunks)}}}; });
     }

@@ -196,8 +196,8 @@ std::string result_text(const Planned& planned, const TableStyle& style, const T
                       format_percent(shares.waiting));
   text += fmt::format("memory {} full\n", format_percent(memory_share(use.summary), 0));
   text += fmt::format("error  {}\n", error_text(verdict.error));
-  text += fmt::format("bound  no schedule takes less than {}; this takes {} more\n", format_duration(seconds(planned.bound_s)),
-                      format_percent(std::max(0.0, to_seconds(use.summary.makespan) / planned.bound_s - 1)));
+  text += fmt::format("bound  no schedule takes less than {}; this takes {}\n", format_duration(seconds(planned.bound_s)),
+                      format_more(to_seconds(use.summary.makespan) / planned.bound_s));
   for (const Planned::Format& format : planned.formats) {
     if (format.products == planned.flags.base.products) continue;
     text += fmt::format("GEMMs in {}: {}\n", format.products,

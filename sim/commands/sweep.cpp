@@ -113,6 +113,38 @@ class Sweep {
     return table.str(terminal_style());
   }
 
+  /// Which schedule is the fastest, as the first sentence of the answer.
+  std::string verdict_text() const {
+    const bool with_model = rows_.front().tokens > 0 || problem_at(points_[usual_]).model.has_value();
+    const auto speed = [&](const SweepRow& row) {
+      return with_model ? concat(format_rounded(row.tokens), " tokens/s a device")
+                        : concat(format_duration(seconds(row.makespan_s)), " a step");
+    };
+    std::vector<std::vector<std::size_t>> won(entries_.size());  // the points where each is the fastest
+    for (std::size_t p = 0; p < points_.size(); ++p) {
+      std::optional<std::size_t> best;
+      for (std::size_t e = 0; e < entries_.size(); ++e) {
+        const SweepRow& row = rows_[p * entries_.size() + e];
+        const bool runs = row.fits && row.refused.empty();
+        if (runs && (!best || row.makespan_s < rows_[p * entries_.size() + *best].makespan_s)) best = e;
+      }
+      if (best) won[*best].push_back(p);
+    }
+    std::string text;
+    for (std::size_t e = 0; e < entries_.size(); ++e) {
+      if (won[e].empty()) continue;
+      const auto row_of = [&](std::size_t point) -> const SweepRow& { return rows_[point * entries_.size() + e]; };
+      const auto [least, most] = std::minmax_element(won[e].begin(), won[e].end(), [&](std::size_t a, std::size_t b) {
+        return with_model ? row_of(a).tokens < row_of(b).tokens : row_of(a).makespan_s > row_of(b).makespan_s;
+      });
+      text +=
+          concat(text.empty() ? "" : "; ", entry_label(entries_[e]), entries_.size() > 1 ? " is the fastest" : " fits", " at ",
+                 won[e].size(), " of ", points_.size(), points_.size() == 1 ? " point: " : " points: ", speed(row_of(*least)),
+                 won[e].size() > 1 ? concat(" to ", speed(row_of(*most))) : "");
+    }
+    return text.empty() ? "Nothing fits at any point.\n" : text + ".\n";
+  }
+
   std::string crossovers_text() const {
     std::string text;
     for (const std::string& line : crossovers_) text += line + "\n";
@@ -347,7 +379,7 @@ int run_sweep(const SweepRequest& request) {
   }
   if (!any_standard_output(paths)) {
     const std::string crossovers = sweep.crossovers_text();
-    print(sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
+    print(sweep.verdict_text() + "\n" + sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
   }
   return ok;
 }

@@ -63,6 +63,7 @@ TruthOutcome predict_row(const TruthRow& row, bool with_experts, const FittedFig
     outcome.generation = taken.curves(posed.cluster.device(Rank{0})).generation;
     if (left_out != nullptr && has_figure(outcome.generation, *left_out)) {
       for (const CurveField& field : curve_fields()) {
+        if (left_out->field == every_curve) taken.changes.emplace_back(field.member, curves::ampere.*field.member);
         if (field.name == left_out->field) taken.changes.emplace_back(field.member, left_out->unfitted);
       }
     }
@@ -271,7 +272,8 @@ std::string left_out_text(const std::vector<TruthOutcome>& outcomes, const std::
   std::vector<TableColumn> columns{{"figure"}};
   std::vector<std::vector<std::string>> lines{{"all as they are"}};
   for (const LeftOut& other : others) {
-    lines.push_back({fmt::format("{} {}={}", other.figure->generation, other.figure->field, other.figure->unfitted)});
+    const std::string value = other.figure->field == every_curve ? "A100's" : fmt::format("{}", other.figure->unfitted);
+    lines.push_back({fmt::format("{} {}={}", other.figure->generation, other.figure->field, value)});
   }
   const auto add = [&](std::size_t line, const std::string& source, const Groups& groups, std::size_t s) {
     lines[line].push_back(format_percent(truth_score(source, groups[s].second).mean_error));

@@ -36,6 +36,22 @@ TEST_CASE("stages are cut as people say") {
   CHECK(run("compare --schedules " + many).out.find("1f1b: 3 of 8 stages have no layer") != std::string::npos);
 }
 
+TEST_CASE("tokens are told in k and M, and flags by the names that other tools have for them") {
+  const std::string ours =
+      "simulate --schedule 1f1b --cluster 1x8 --model llama-8x512 --sequence 2048 --global-batch 16 "
+      "--microbatch 2 --tensor-parallel 2 --json -";
+  const std::string theirs =
+      "simulate --schedule 1f1b --cluster 1x8 --model llama-8x512 --seq-length 2k --global-batch-size=16 "
+      "--micro-batch-size 2 --tensor-model-parallel-size 2 --json -";
+  CHECK(run(ours).out == run(theirs).out);
+  const std::string plan = "plan --cluster 1x2 --model llama-8x512 --sequence 2k --schedules ddp --json - ";
+  CHECK(parsed(run(plan + "--tokens 1M")).at("plans").at(0).at("makespan_ps") ==
+        parsed(run(plan + "--gbs 512")).at("plans").at(0).at("makespan_ps"));
+  support::check_refused(run("plan --cluster 1x2 --model llama-8x512 --sequence 2q --gbs 8"), {"--sequence", "'2q'"});
+  support::check_refused(run("simulate --schedule 1f1b --cluster 1x2 --model llama-8x512 --sequence 2k --gbs 8 --gpus 8"),
+                         {"unknown flag '--gpus'; did you mean '--cluster'?"});
+}
+
 TEST_CASE("what an unaligned vocabulary costs is said where nobody pads it and it was measured") {
   // 10,667 of 32,000 entries a device.
   const auto cost = [](const std::string& flags) {

@@ -201,7 +201,9 @@ class Plans(unittest.TestCase):
             self.assertEqual(again.today["makespan_ps"], plans.answer["emitted"]["plan"]["makespan_ps"])
             script.write_text("p.py --micro-batch-size 1 --tensor-model-paralel-size 2")
             with self.assertRaisesRegex(tawpipe.InputError, "line 1.*--tensor-model-parallel-size"):
-                tawpipe.plan(cluster="2x4", today=script)
+                tawpipe.plan(cluster="2x4", today=script, strict=True)
+            with self.assertRaisesRegex(TypeError, "args must be names"):
+                tawpipe.plan(cluster="2x4", today=script, args="--seq-length 4096")
             script.write_text("p.py --micro-batch-size 1 --sequence-parallel 2")  # a flag of both
             with self.assertRaisesRegex(tawpipe.InputError, "line 1: --sequence-parallel: takes no value"):
                 tawpipe.plan(cluster="2x4", today=script)
@@ -210,6 +212,8 @@ class Plans(unittest.TestCase):
                 tawpipe.plan(cluster="2x4", today=script)
         with self.assertRaisesRegex(tawpipe.InputError, "'--sequence-parallel'"):
             tawpipe.plan(cluster="2x4", today="--sequence-parallel")
+        with self.assertRaisesRegex(tawpipe.InputError, "--vocab-size say how the file of --today is read"):
+            tawpipe.plan(**TINY, vocab_size=32000)
 
     def test_compared_schedules_have_the_gap(self):
         for row in tawpipe.compare("1f1b", "tawpipe", **TINY):

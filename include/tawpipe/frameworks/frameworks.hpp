@@ -145,7 +145,7 @@ inline std::vector<ScheduleChoice> framework_schedules(Framework framework) {
   if (framework != Framework::torchtitan) choices.push_back({"zero2"});
   if (framework == Framework::deepspeed) return choices;
   const auto looped = [&](const char* schedule) {
-    for (const char* chunks : {"2", "3", "4", "5", "6", "8"}) choices.push_back({schedule, {{"chunks", chunks}}});
+    for (const char* chunks : {"2", "3", "4", "5", "6", "8", "10", "12"}) choices.push_back({schedule, {{"chunks", chunks}}});
   };
   choices.push_back({"1f1b", {{"overlap", "off"}}});
   looped("interleaved-1f1b");
@@ -188,7 +188,7 @@ inline Problem with_best_switches(Framework framework, Problem problem) {
   problem.overlap_gradients = true;
   problem.overlap_gathers = !zero;
   if (framework == Framework::torchtitan) problem.sharding = StateSharding::parameters;
-  problem.tensor_overlap = !problem.model || overlaps_collectives(problem.model->products);
+  problem.tensor_overlap = !problem.model || problem.model->overlaps_collectives();
   if (framework != Framework::megatron) set_graphs(problem.cost, CudaGraphs::none);
   if (!zero) problem.parameter_bytes.gradient = problem.master_copies ? 4 : problem.parameter_bytes.weight;
   return problem;

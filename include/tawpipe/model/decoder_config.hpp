@@ -21,6 +21,8 @@ struct HuggingFaceConfig {
   /// Why `model` is not the decoder: its layers differ in this, as the beginning of a sentence
   /// ("Mamba-2 in 23 of 52 layers"); empty: it is, but for what its notes say.
   std::string unequal = {};
+  /// Whether steps are predicted from `decoder`, not from `model`.
+  bool is_by_kinds() const { return !unequal.empty() || !decoder.mtp.empty(); }
   DecoderConstants constants = {};
   std::string type = {};         ///< model_type, "mixtral"; empty where it is not given
   std::string stored_name = {};  ///< _name_or_path

@@ -147,7 +147,8 @@ inline void read_layers(ConfigReading& reading) {
     }
   }
   if (letters.mixers.find('s') != std::string::npos) model.window = letters.window;
-  if (letters.mixers.find('c') != std::string::npos)
+  const bool by_kinds = reading.read.is_by_kinds();
+  if (!by_kinds && letters.mixers.find('c') != std::string::npos)
     reading.note("attention_chunk_size", concat("attention in chunks of ", letters.chunk,
                                                 " tokens is taken as full attention, which is the same in sequences up to that"));
   const auto dense = model.experts == 0 ? 0 : letters.mlps.find('e');
@@ -157,9 +158,11 @@ inline void read_layers(ConfigReading& reading) {
   }
   if (dense == 0) model.dense_width = 0;
 
-  const auto differ = [&](std::string_view what) {
-    reading.note_not_computed("model_type", concat("a ", type.name(), " has ", what));
+  const auto left_out = [&](std::string_view key, const std::string& what) {
+    if (!by_kinds) reading.note(key, what);
+    reading.not_computed(key, what);
   };
+  const auto differ = [&](std::string_view what) { left_out("model_type", concat("a ", type.name(), " has ", what)); };
   if (norms == NormPlace::after) reading.not_computed("model_type", "norms after attention and MLP are not computed");
   if (norms == NormPlace::both) differ("four norms a layer; two are modelled");
   if (norms == NormPlace::parallel) differ("one norm a layer; two are modelled");
@@ -169,8 +172,7 @@ inline void read_layers(ConfigReading& reading) {
   if (type.sinks) differ("sinks of attention, which are left out");
   if (type.expert_bias) differ("biases of experts, which are left out");
   if (type.does_read(indexed))
-    reading.note_not_computed("index_topk",
-                              "attention to the keys that an index picks is taken as attention to all; the index is left out");
+    left_out("index_topk", "attention to the keys that an index picks is taken as attention to all; the index is left out");
 }
 
 /// What was assumed of a decoder whose type is not known.
@@ -257,7 +259,7 @@ TAWPIPE_INLINE HuggingFaceConfig read_huggingface_config(const std::string& path
 }
 
 TAWPIPE_INLINE Transformer timed_model(const HuggingFaceConfig& config) {
-  if (config.unequal.empty()) return config.model;
+  if (!config.is_by_kinds()) return config.model;
   Transformer model = Transformer::of(config.decoder);
   model.dtype = config.model.dtype;
   model.products = config.model.products;

@@ -17,6 +17,7 @@
 #include "tawpipe/model/detail/body_writer.hpp"
 #include "tawpipe/model/detail/operator_body.hpp"
 #include "tawpipe/model/detail/operator_reading.hpp"
+#include "tawpipe/model/detail/operator_sharing.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -223,12 +224,12 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 /// One rank's part of each stage of a model with several kinds of layers, with the bodies.
 inline std::vector<SharedStage> share_kinds(const Transformer& model, const Batch& batch, Recompute recompute,
                                             std::span<const StageWork> stages, const Sharing& sharing) {
+  if (const std::string why = why_not_shared(model, sharing); !why.empty()) throw InputError(why);
   const LayerStack whole = layer_stack(model, batch, recompute);
   LayerStack of_rank = whole;
   std::vector<OperatorReading> readings;
   for (std::size_t k = 0; k < model.kinds.size(); ++k) {
     const std::vector<Operator> list = model.kinds[k].operators(model.hidden);
-    check_sharing(list, model, sharing);
     readings.emplace_back(list, model, batch, recompute, sharing).memory(k == 0 ? of_rank.layer : of_rank.others[k - 1].layer);
     if (recompute == Recompute::full && model.recompute_layers > 0) {
       OperatorReading{list, model, batch, Recompute::none, sharing}.memory(k == 0 ? of_rank.kept_layer

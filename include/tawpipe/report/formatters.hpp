@@ -216,6 +216,13 @@ inline std::string format_percent(double fraction, int decimals = 1) {
   return text;
 }
 
+/// How much longer something takes that takes `ratio` times as long, 1 or more: "26.4% more", or
+/// "17.3 times that".
+inline std::string format_more(double ratio) {
+  if (!(ratio >= 3)) return format_percent(std::max(0.0, ratio - 1)) + " more";
+  return (ratio < 1000 ? fmt::format("{:.3g}", ratio) : format_count(std::llround(ratio))) + " times that";
+}
+
 /// A bar `width` columns long, filled from the left to the nearest eighth of a column (ASCII: to
 /// the nearest column).
 /// @param fraction  below 0 and NaN count as 0, above 1 as 1

@@ -25,6 +25,7 @@ inline ErrorClass error_class(const Problem& problem, Software software) {
   }
   const DeviceSpec& device = problem.cluster.device(Rank{0});
   if (kernels && has_own_curves(device)) found.generation = std::get<KernelCost>(problem.cost).curves(device).generation;
+  found.others_curves = kernels && !has_own_curves(device);
   return found;
 }
 
@@ -47,15 +48,23 @@ struct ExpectedError {
     if (depth > 1) text += like.mixture ? " of mixtures" : " of dense models";
     if (depth > 2) text += concat(" in ", like.bits, " bits");
     if (depth > 3) text += concat(" on ", like.generation);
-    return concat(text, " by ", title(like.software));
+    return concat(text, " by ", title(like.software), like.others_curves ? " on other GPUs" : "");
   }
 };
 
 /// What public runs of a class were off, each narrower class pooled with the wider one by the number of
 /// its runs (empirical Bayes: a class of few runs is mostly what its wider class is). Software that was
 /// never measured is off as one more software is: by the spread between those that were, with Student's
-/// distribution of so few.
+/// distribution of so few. So is a device whose kernels are timed by another's curves.
 inline ExpectedError expected_error(const ErrorClass& asked) {
+  if (asked.others_curves) {
+    ErrorClass own = asked;
+    own.others_curves = false;
+    ExpectedError error = expected_error(own);
+    error.deviation = std::hypot(error.deviation, detail::others_curves_deviation);
+    error.like.others_curves = true;
+    return error;
+  }
   const detail::PooledErrors any = detail::pooled_over_software();
   ExpectedError error{.mean = any.mean, .deviation = std::sqrt(any.variance)};
   if (asked.software == Software::unknown) {

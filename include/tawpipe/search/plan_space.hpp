@@ -315,20 +315,14 @@ inline PlanLayout recomputing(PlanLayout layout, int layers) {
   return layout;
 }
 
-/// Whether context-parallel ranks of a mesh can exchange keys and values so: all-to-all needs whole
-/// heads on each that takes part, and two levels divide the ranks; rings have no window.
-inline bool can_exchange(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
-  if ((problem.model->window > 0 || problem.model->has_kinds()) && passes_blocks(exchange)) return false;
-  if (exchange != ContextExchange::all_to_all && exchange != ContextExchange::two_level) return true;
-  const int inner = exchange == ContextExchange::all_to_all ? mesh.context : context_inner_of(problem, mesh);
-  return mesh.context % inner == 0 && problem.model->divides_heads(mesh.tensor * inner);
-}
-
 /// How context-parallel ranks may exchange keys and values on a mesh; none where they cannot as the
 /// problem has it.
 inline std::vector<std::optional<ContextExchange>> planned_exchanges(const PlanRequest& request, const Mesh& mesh) {
-  if (mesh.context == 1) return {std::nullopt};
   std::vector<std::optional<ContextExchange>> found;
+  if (mesh.context == 1) {
+    if (why_not_shared(request.problem, mesh, request.problem.context_exchange).empty()) found.emplace_back();
+    return found;
+  }
   for (const ContextExchange exchange : request.exchanges) {
     if (can_exchange(request.problem, mesh, exchange)) found.emplace_back(exchange);
   }
@@ -369,7 +363,7 @@ inline std::vector<PlanLayout> other_sizes(const PlanRequest& request, const Pla
 /// @throws InputError  if a given exchange of context-parallel ranks leaves none.
 inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   std::vector<PlanLayout> layouts;
-  bool refused = false;
+  std::optional<Mesh> refused;
   for (const Mesh& mesh : detail::planned_meshes(request)) {
     if (request.problem.global_batch % mesh.batch_parts() != 0) continue;
     const std::int64_t of_replica = request.problem.global_batch / mesh.batch_parts();
@@ -378,7 +372,7 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
     for (const std::int64_t size : given ? request.microbatch_sizes : detail::planned_sizes(of_replica, most)) {
       if (of_replica % size != 0) continue;
       const auto exchanges = detail::planned_exchanges(request, mesh);
-      refused = refused || exchanges.empty();
+      if (exchanges.empty() && !refused) refused = mesh;
       for (const Recompute recompute : request.recompute) {
         for (const auto& exchange : exchanges) layouts.push_back({mesh, recompute, size, exchange});
       }
@@ -386,6 +380,8 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   }
   if (layouts.empty() && refused) {
     const Problem& problem = request.problem;
+    const std::string why = detail::why_not_shared(problem, *refused, problem.context_exchange);
+    if (!why.empty()) throw InputError(why);
     if (problem.model->window > 0 && passes_blocks(problem.context_exchange)) refuse_ring_of_window(problem.context_exchange);
     throw InputError(concat("context exchange ", name(problem.context_exchange), " gives ranks whole heads, and ",
                             problem.model->heads, " heads and ", problem.model->kv_heads,

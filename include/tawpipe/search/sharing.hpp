@@ -2,6 +2,7 @@
 // Not: what each then does (model/transformer_body.hpp).
 #pragma once
 
+#include "tawpipe/model/detail/operator_sharing.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/search/problem.hpp"
@@ -71,5 +72,27 @@ inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_a
           .overlap = problem.tensor_overlap,
           .sends_activations = sends_activations};
 }
+
+namespace detail {
+
+/// Why the ranks of a mesh cannot share a model's layers with that exchange, as a sentence; empty: they can.
+inline std::string why_not_shared(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
+  if (!problem.model->has_kinds()) return {};
+  Sharing sharing = sharing_of(problem, mesh, false);
+  sharing.exchange = exchange;
+  return why_not_shared(*problem.model, sharing);
+}
+
+/// Whether context-parallel ranks of a mesh can exchange keys and values so: all-to-all needs whole
+/// heads on each that takes part, and two levels divide the ranks; rings have no window.
+inline bool can_exchange(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
+  if (problem.model->window > 0 && passes_blocks(exchange)) return false;
+  if (!why_not_shared(problem, mesh, exchange).empty()) return false;
+  if (exchange != ContextExchange::all_to_all && exchange != ContextExchange::two_level) return true;
+  const int inner = exchange == ContextExchange::all_to_all ? mesh.context : context_inner_of(problem, mesh);
+  return mesh.context % inner == 0 && problem.model->divides_heads(mesh.tensor * inner);
+}
+
+}  // namespace detail
 
 }  // namespace tawpipe

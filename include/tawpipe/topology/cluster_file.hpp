@@ -52,7 +52,8 @@ TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0,
 TAWPIPE_INLINE int missing_nvlinks(const Cluster& cluster);
 
 /// The cluster of `--cluster TEXT`: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"),
-/// or a file; a file that describes one machine may be multiplied too ("node.xml*4").
+/// or a file; a file that describes one machine may be multiplied too ("node.xml*4"). The nodes of
+/// several are added ("dgx-h100*2+dgx-a100").
 /// @param device  as cluster_from_text(); a preset keeps its links
 /// @throws InputError  with the nearest preset's name; for an unknown device.
 TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device = "");
@@ -85,6 +86,24 @@ namespace detail {
 inline Cluster with_device(const Cluster& cluster, std::string_view device) {
   if (device.empty()) return cluster;
   return with_changed_devices(cluster, [spec = device_named(device)](DeviceSpec& one) { one = spec; });
+}
+
+/// "dgx-h100*2+dgx-a100": the nodes of all parts, on a network without limits of its own.
+inline Cluster sum_of_clusters(std::string_view text) {
+  std::vector<NodeType> kinds;
+  std::vector<std::int32_t> nodes;
+  std::int64_t devices = 0;
+  for (const std::string_view part : split(text, '+')) {
+    const Cluster cluster = resolve_cluster(part);
+    if (cluster.fabric() != Fabric{})
+      throw InputError(concat(quote(part), " in ", quote(text), " has switches above its nodes; join clusters without them"));
+    devices += cluster.ranks();
+    check_cluster_size(1, devices);
+    for (int node = 0; node < cluster.nodes(); ++node)
+      nodes.push_back(static_cast<std::int32_t>(kinds.size()) + cluster.kind_index(NodeId{node}));
+    kinds.insert(kinds.end(), cluster.kinds().begin(), cluster.kinds().end());
+  }
+  return Cluster{std::string{text}, std::move(kinds), std::move(nodes)};
 }
 
 }  // namespace detail
@@ -180,13 +199,18 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
   if (const std::string shown = one_line(std::string{text}); shown != text) {
     throw InputError(unknown_name("cluster", shown, clusters::names()));
   }
+  const auto find_file = [](const std::string& path) { return find_text_file(path, "cluster file", max_cluster_file_mebibytes); };
+  if (text.find('+') != std::string_view::npos && !looks_like_dimensions(text)) {
+    if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text, 0, device);
+    if (device.empty()) return detail::sum_of_clusters(text);
+    throw InputError(concat("--cluster ", text, " names its devices; leave out --device"));
+  }
   if (find_sized_cluster(text).first != nullptr) return detail::with_device(cluster_named(text), device);
   if (const std::optional<Cluster> counted = cluster_of_devices(text)) {
     if (device.empty()) return *counted;
     throw InputError(concat("--cluster ", text, " names its device; leave out --device"));
   }
   if (looks_like_dimensions(text)) return cluster_from_dimensions(text, device);
-  const auto find_file = [](const std::string& path) { return find_text_file(path, "cluster file", max_cluster_file_mebibytes); };
   if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text, 0, device);
   const auto [name, nodes] = split_node_count(text);
   if (nodes > 0) {

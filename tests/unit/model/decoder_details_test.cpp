@@ -150,8 +150,9 @@ TEST_CASE("what a config.json leaves to assumptions is noted") {
   CHECK(stored.notes == std::vector<std::string>{"torch_dtype: the weights are stored in float32; training is taken to be in "
                                                  "bfloat16 (--dtype says otherwise)"});
   CHECK(model_in(llama(R"(, "torch_dtype": "float16")")).dtype == tawpipe::Dtype::f16);
-  const auto further = model_in(llama(R"(, "num_nextn_predict_layers": 1)"));
-  CHECK(further.notes ==
-        std::vector<std::string>{"num_nextn_predict_layers: 1 layer that predicts further tokens, with the loss, "
-                                 "left out"});
+  const auto further = tawpipe::parse_huggingface_config(llama(R"(, "num_nextn_predict_layers": 1)"), "further", "further");
+  CHECK(further.model.notes.empty());
+  CHECK(further.not_computed.at(0).starts_with("num_nextn_predict_layers: 1 layer that predicts further tokens"));
+  CHECK(timed_model(further).parameters() == further.decoder.parameters());
+  CHECK(timed_model(further).mtp_parameters() > 0);
 }

@@ -100,6 +100,10 @@ TEST_CASE("a share of nothing is not a number") {
   CHECK(format_percent(1) == "100.0%");
   CHECK(format_percent(0.374, 0) == "37%");
   CHECK(format_percent(-0.0512) == "-5.1%");
+  CHECK(format_more(1.264) == "26.4% more");
+  CHECK(format_more(0.9999) == "0.0% more");
+  CHECK(format_more(17.31) == "17.3 times that");
+  CHECK(format_more(1728.9) == "1,729 times that");
   CHECK(format_percent(-0.00001) == "0.0%");
   CHECK(format_percent(not_a_number) == "n/a");
 }

@@ -51,6 +51,19 @@ TEST_CASE("a device or format of which nothing was measured has the next wider c
         concat(expected_error(dense_on_h100).rows, " public runs of dense models in 16 bits on H100 by Megatron-LM"));
 }
 
+TEST_CASE("a device that is timed by another's curves is wider by what those add") {
+  Problem problem{.cluster = clusters::named("l40s-pcie"), .model = models::named("llama-3-8b")};
+  const ErrorClass found = error_class(problem, Software::megatron);
+  CHECK((found.others_curves && found.generation.empty()));
+  const ExpectedError error = expected_error(found);
+  const ExpectedError any = expected_error(ErrorClass{Software::megatron});
+  CHECK(width(error) > 1.25 * width(any));
+  CHECK(error.mean == any.mean);
+  CHECK(error.text() == concat(any.rows, " public runs of dense models in 16 bits by Megatron-LM on other GPUs"));
+  problem.cluster = clusters::named("dgx-h100");
+  CHECK(!error_class(problem, Software::megatron).others_curves);
+}
+
 TEST_CASE("classes are pooled as their runs together") {
   // The mean over all runs of Megatron-LM, each class by its weight.
   const detail::PooledErrors all = detail::pooled(dense_on_h100, 1);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/plan_requests.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
 #include "tawpipe/search/plan.hpp"
 #include "tawpipe/search/predict.hpp"
@@ -152,6 +154,24 @@ TEST_CASE("context-parallel ranks exchange in every way that is asked for and po
   asked.axes = {1, 4, 0, 0, 0};
   asked.problem.context_exchange = ContextExchange::all_to_all;
   CHECK_THROWS_WITH_AS(planned_layouts(asked), doctest::Contains("2 key-value heads are not divisible so"), InputError);
+}
+
+TEST_CASE("ranks share every kind of a model's layers, or the mesh is no layout") {
+  PlanRequest asked{.problem = {.cluster = support::cluster(8, 1), .model = small, .sequence = 8192, .global_batch = 8}};
+  const auto meshes = [&] {
+    std::set<std::array<int, 2>> found;
+    for (const PlanLayout& layout : planned_layouts(asked)) found.insert({layout.mesh.tensor, layout.mesh.context});
+    return found;
+  };
+  const Mamba2 mamba{.heads = 4, .head_dim = 64, .groups = 4, .state = 64};
+  asked.problem.model = Transformer::of({.hidden = small.hidden,
+                                         .vocab = small.vocab,
+                                         .kinds = {small.layer_kind(), {.sublayers = {mamba}}},
+                                         .pattern = repeated({0, 1}, 8)});
+  for (const auto& [tensor, context] : meshes()) CHECK((tensor <= 4 && context == 1));  // a convolution needs all tokens
+  CHECK(meshes().size() == 3);
+  asked.axes = {1, 2, 0, 0, 0};
+  CHECK_THROWS_WITH_AS(planned_layouts(asked), doctest::Contains("context parallelism is not known for"), InputError);
 }
 
 TEST_CASE("an exchange in two levels is all-to-all among as many as one node has and heads allow") {

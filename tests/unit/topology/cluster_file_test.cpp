@@ -196,6 +196,19 @@ TEST_CASE("formats are told by content") {
                  "readme.txt is not a cluster: expected JSON, NCCL's topology XML"));
 }
 
+TEST_CASE("clusters are added by their nodes") {
+  const Cluster sum = resolve_cluster("dgx-h100*2+dgx-a100");
+  CHECK((sum.ranks() == 24 && sum.nodes() == 3));
+  CHECK(sum.name() == "dgx-h100*2+dgx-a100");
+  CHECK(sum.device(Rank{15}).name == "H100-80G");
+  CHECK(sum.device(Rank{16}).name == "A100-80G");
+  CHECK(resolve_cluster("16xH100+dgx-a100").nodes() == 3);
+  CHECK(contains(error_of([] { resolve_cluster("dgx-h100+"); }), "unknown cluster ''"));
+  CHECK(contains(error_of([] { resolve_cluster("dgx-h100+dgx-a10"); }), "did you mean 'dgx-a100'?"));
+  CHECK(contains(error_of([] { resolve_cluster("dgx-h100+dgx-a100", "H100-80G"); }), "leave out --device"));
+  CHECK(contains(error_of([] { resolve_cluster("dgx-h100*100000+dgx-a100*100000"); }), "is too large"));
+}
+
 TEST_CASE("a text resolves to a preset, a size or a file") {
   CHECK(resolve_cluster("dgx-h100*2").ranks() == 16);
   CHECK(resolve_cluster("a800x24-10gbe").ranks() == 24);

@@ -183,9 +183,9 @@ inline void build_decoder(ConfigReading& reading, const LayerLetters& letters, N
     const int count = further->whole<int>(0, Transformer::max_layers);
     decoder.mtp.assign(static_cast<std::size_t>(count), decoder.pattern.back());
     if (count > 0)
-      reading.note_not_computed(reading.named("num_nextn_predict_layers"),
-                                concat(count, count == 1 ? " layer that predicts" : " layers that predict",
-                                       " further tokens, with the loss, left out"));
+      reading.not_computed(reading.named("num_nextn_predict_layers"),
+                           concat(count, count == 1 ? " layer that predicts" : " layers that predict",
+                                  " further tokens, with the loss, not computed"));
   }
 }
 
@@ -207,6 +207,7 @@ inline std::string unequal_layers(const ConfigReading& reading, const LayerLette
   for (const LayerKind& kind : reading.read.decoder.kinds) {
     for (const LayerKind::Sublayer& sublayer : kind.sublayers) {
       if (const auto* const attention = std::get_if<Attention>(&sublayer)) {
+        if (attention->index_heads > 0) return "attention to the keys that an index picks";
         if (attention->gate) return "attention whose result has a gate";
         if (attention->key_value_rank == 0 && attention->value_dim > 0 && attention->value_dim != attention->head_dim)
           return "attention whose values have a size of their own";

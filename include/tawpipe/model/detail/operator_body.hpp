@@ -229,30 +229,4 @@ class OperatorBody : public BodySteps {
   StageWork stage_head_ = {};
 };
 
-/// @throws InputError  for a sharing that an operator of `list` does not have, naming both
-inline void check_sharing(const std::vector<Operator>& list, const Transformer& model, const Sharing& sharing) {
-  const auto refuse = [&](const Operator& op, std::string_view what) {
-    throw InputError(concat("model ", quote(model.name), ": ", what, " is not known for its layers' ", name(op.kind)));
-  };
-  for (const Operator& op : list) {
-    const bool core =
-        op.kind == Operator::Kind::attention || op.kind == Operator::Kind::delta_rule || op.kind == Operator::Kind::state_space;
-    if (core && op.count % sharing.tensor != 0)
-      throw InputError(concat("model ", quote(model.name), ": tensor ", sharing.tensor, " does not divide the ", op.count,
-                              " heads of its layers' ", name(op.kind)));
-    if (sharing.context > 1 && ((core && op.kind != Operator::Kind::attention) || op.kind == Operator::Kind::index ||
-                                op.kind == Operator::Kind::convolution))
-      refuse(op, "context parallelism");
-    if (sharing.context > 1 && op.kind == Operator::Kind::attention &&
-        (passes_blocks(sharing.exchange) ||
-         (sharing.exchange == ContextExchange::all_to_all && op.count % (sharing.tensor * sharing.context) != 0)))
-      refuse(op, concat("context exchange ", name(sharing.exchange)));
-    if (sharing.overlap && core) refuse(op, "overlap with the collectives of tensor parallelism");
-    if (sharing.dispatch == ExpertDispatch::deepep && op.kind == Operator::Kind::dispatch) refuse(op, "DeepEP");
-    if (op.is_of_experts() && sharing.whole_experts && op.count % sharing.ranks() != 0)
-      throw InputError(concat("expert parallelism among ", sharing.ranks(), " ranks: they do not divide the ", op.count,
-                              " experts equally; choose a divisor"));
-  }
-}
-
 }  // namespace tawpipe::detail

@@ -1,0 +1,78 @@
+// Plans that frameworks run, added to those of a search among all.
+#include "plan_runnable.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "parallel.hpp"
+#include "tawpipe/search/predict.hpp"
+
+namespace tawpipe::sim {
+
+std::string chunks_of(const ScheduleChoice& choice) {
+  const auto found = choice.options.find("chunks");
+  return found == choice.options.end() ? std::string{} : found->second;
+}
+
+void add_framework_options(const PlanRequest& request, PlanResult& result) {
+  constexpr std::size_t looked_at = 12;
+  constexpr std::size_t added = 6;
+  std::vector<Plan> found;
+  for (std::size_t i = 0; i < std::min(looked_at, result.plans.size()) && found.size() < added; ++i) {
+    Plan& plan = result.plans[i];
+    const auto runs = [&](const ScheduleChoice& choice) {
+      return runs_as_predicted(problem_of(request, plan.layout, choice), plan.layout, choice);
+    };
+    if (plan.estimated || !runs(plan.choice).empty()) continue;
+    for (int f = 0; f < frameworks; ++f) {
+      const std::vector<ScheduleChoice> choices = framework_schedules(static_cast<Framework>(f));
+      const auto choice = std::find_if(choices.begin(), choices.end(), [&](const ScheduleChoice& one) {
+        return one.schedule == plan.choice.schedule && chunks_of(one) == chunks_of(plan.choice) && !runs(one).empty();
+      });
+      if (choice == choices.end()) continue;
+      Plan one{.layout = plan.layout, .choice = *choice, .bound = plan.bound, .summary = {}};
+      one.summary = predict(problem_of(request, plan.layout, *choice)).summary;
+      if (one.summary.makespan == plan.summary.makespan) {
+        plan = std::move(one);
+      } else if (one.summary.fits()) {
+        found.push_back(std::move(one));
+      }
+      break;
+    }
+  }
+  if (found.empty()) return;
+  std::move(found.begin(), found.end(), std::back_inserter(result.plans));
+  sort_plans(result.plans);
+}
+
+void add_framework_plans(Planned& planned, const PlanWatch& watch) {
+  PlanResult& result = planned.result;
+  const auto runs_in_megatron = [&](const Plan& plan) {
+    const std::vector<Framework> runs =
+        runs_as_predicted(problem_of(planned.request, plan.layout, plan.choice), plan.layout, plan.choice);
+    return std::find(runs.begin(), runs.end(), Framework::megatron) != runs.end();
+  };
+  if (!planned.flags.schedules.empty() || result.plans.empty() || runs_in_megatron(result.plans.front())) return;
+  PlanRequest asked = for_framework(Framework::megatron, planned.request);
+  asked.problem = planned.request.problem;
+  const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
+  const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
+  PlanResult found = plan(asked, shipped(), parallel, [&](PlanProgress now) {
+    now.best = nullptr;  // the best of all is known
+    return watch(now, planned, "planning for Megatron-LM");
+  });
+  for (Plan& plan : found.plans) {
+    const bool known = std::any_of(result.plans.begin(), result.plans.end(), [&](const Plan& one) {
+      return one.layout == plan.layout && one.choice.schedule == plan.choice.schedule &&
+             one.choice.options == plan.choice.options;
+    });
+    if (!known) result.plans.push_back(std::move(plan));
+  }
+  sort_plans(result.plans);
+  result.bound = std::min(result.bound, result.plans.front().summary.makespan);
+  result.stopped = result.stopped || found.stopped;
+}
+
+}  // namespace tawpipe::sim
