@@ -9,6 +9,7 @@
 #include "plan_answer.hpp"
 #include "tawpipe/core/stop.hpp"
 #include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/sharing.hpp"
 #include "tawpipe/topology/changed_links.hpp"
 
 namespace tawpipe::sim {
@@ -86,7 +87,8 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   if (best.layout.mesh.whole_experts && asked.problem.expert_dispatch == ExpertDispatch::all_to_all) {
     PlanRequest once = around_best(asked, best);
     once.problem.expert_dispatch = ExpertDispatch::deepep;
-    trials.push_back({{"tokens sent to experts by DeepEP (--expert-dispatch deepep)"}, {}, std::move(once)});
+    if (detail::why_not_shared(once.problem, best.layout.mesh, once.problem.context_exchange).empty())
+      trials.push_back({{"tokens sent to experts by DeepEP (--expert-dispatch deepep)"}, {}, std::move(once)});
   }
   if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;

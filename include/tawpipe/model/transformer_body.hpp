@@ -17,7 +17,7 @@
 #include "tawpipe/model/detail/body_writer.hpp"
 #include "tawpipe/model/detail/operator_body.hpp"
 #include "tawpipe/model/detail/operator_reading.hpp"
-#include "tawpipe/model/detail/operator_sharing.hpp"
+#include "tawpipe/model/operator_sharing.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"

@@ -2,7 +2,7 @@
 // Not: what each then does (model/transformer_body.hpp).
 #pragma once
 
-#include "tawpipe/model/detail/operator_sharing.hpp"
+#include "tawpipe/model/operator_sharing.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/search/problem.hpp"

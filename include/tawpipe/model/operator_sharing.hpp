@@ -12,7 +12,7 @@
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::inline v0::detail {
+namespace tawpipe::inline v0 {
 
 /// Why ranks cannot share an operator of `list` so, as a sentence; empty: they can.
 inline std::string why_not_shared(const std::vector<Operator>& list, const Sharing& sharing) {
@@ -49,4 +49,4 @@ inline std::string why_not_shared(const Transformer& model, const Sharing& shari
   return {};
 }
 
-}  // namespace tawpipe::detail
+}  // namespace tawpipe
