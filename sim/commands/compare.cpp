@@ -56,14 +56,16 @@ std::string verdict_text(const Problem& problem, const std::vector<Chosen>& resu
 }
 
 /// The page of all results, best first; each is simulated again, with all of its devices.
-void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& results, nlohmann::ordered_json answer) {
+void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& results, nlohmann::ordered_json answer,
+                  std::string verdict) {
   std::vector<Prediction> predictions;
   predictions.reserve(results.size());
   ReportPage page{
       .command = "compare",
       .title = concat(results.size(), results.size() == 1 ? " schedule on " : " schedules on ", problem.cluster.name()),
       .problem = describe(problem),
-      .answer = std::move(answer)};
+      .answer = std::move(answer),
+      .verdict = std::move(verdict)};
   problem.fold = Fold::off;
   for (const std::size_t i : comparison_order(results)) {
     predictions.push_back(predict(chosen_problem(problem, results[i])));
@@ -114,7 +116,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
       (*file)(json.dump(2) + "\n");
       file->finish();
     }
-    if (report) write_report(report, problem, results, std::move(json));
+    if (report) write_report(report, problem, results, std::move(json), verdict_text(problem, results, order));
   }
   if (request.json != "-" && !is_standard_output(request.report)) {
     print(verdict_text(problem, results, order) + describe(problem) + "\n" +

@@ -204,7 +204,7 @@ int tell_devices(const PlanFlags& flags, const std::vector<Planned>& all, std::o
     print(devices_table(all, terminal_style()));
   }
   if (all.back().result.stopped) std::fputs("tawpipe: the search was stopped; what is shown is the best so far\n", stderr);
-  if (report) write_plan_page(report, all, std::move(json), draws);
+  if (report) write_plan_page(report, all, std::move(json), {}, draws);
   return std::any_of(all.begin(), all.end(), [](const Planned& one) { return !one.result.plans.empty(); }) ? ok : findings;
 }
 
@@ -222,7 +222,11 @@ int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<
   if (!found) std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);
   if (found && answer.emitted && answer.stopped())
     std::fputs("tawpipe: the search was stopped; the settings are of the best so far\n", stderr);
-  if (report) write_plan_page(report, {answer.planned}, answer.json(), draws);
+  if (report) {
+    const Today* const today = answer.today ? &*answer.today : nullptr;
+    write_plan_page(report, {answer.planned}, answer.json(),
+                    found ? verdict_text(answer.planned, answer.planned.verdict(), today) : "", draws);
+  }
   return found ? ok : findings;
 }
 

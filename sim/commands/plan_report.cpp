@@ -161,7 +161,10 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["limited_by"] = limit_of(plan.summary);
   json["shares"] = {{"compute", shares.compute}, {"exposed", shares.exposed}, {"waiting", shares.waiting}};
   json["memory_share"] = memory_share(plan.summary);
-  if (!planned.result.plans.empty()) json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
+  if (!planned.result.plans.empty()) {
+    json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
+    json["loses_by"] = loses_by(planned.use().summary, plan.summary);
+  }
   if (const Price price = price_of(planned.flags.base.run); price.amount > 0)
     json["price_per_billion_tokens"] = price_of_tokens(price.amount, plan.summary);
   json["command"] = command_of(planned.flags, planned.request, plan);

@@ -107,7 +107,8 @@ std::string result_text(const Planned& planned, const TableStyle& style, const T
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style);
 
 /// The page of one search, or of one for each number of devices. @param answer  the --json output
-/// @param draws  with timelines, which are simulated again. @pre not all.empty()
-void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer, bool draws);
+/// @param verdict  verdict_text(), "" without one. @param draws  with timelines, which are simulated again. @pre not all.empty()
+void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer, std::string verdict,
+                     bool draws);
 
 }  // namespace tawpipe::sim

@@ -253,6 +253,8 @@ int run_simulate(const Request& given) {
                        {.cluster = &problem.cluster, .held = summary.held ? &*summary.held : nullptr});
   }
   if (gantt) gantt.write(tawpipe::gantt(prediction.schedule, prediction.timeline, {.cluster = &problem.cluster}));
+  const std::string verdict =
+      concat("With ", summary.schedule, " expect ", step_text(summary.makespan, error), ". ", advice_text(summary), "\n\n");
   if (outputs.json || report) {
     auto json = to_json(summary);
     add_cost(json, problem);
@@ -266,6 +268,7 @@ int run_simulate(const Request& given) {
                     .title = concat(summary.schedule, " on ", summary.cluster),
                     .problem = describe(problem, &prediction.schedule.workload()),
                     .answer = std::move(json),
+                    .verdict = verdict,
                     .entries = {ReportEntry::of(summary.schedule, prediction, problem)}});
     }
   }
@@ -273,8 +276,7 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    print(concat("With ", summary.schedule, " expect ", step_text(summary.makespan, error), ". ", advice_text(summary), "\n\n") +
-          describe(problem, &prediction.schedule.workload()) + "\n" +
+    print(verdict + describe(problem, &prediction.schedule.workload()) + "\n" +
           summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1, gathers_whole_stages(problem)) +
           (request.run.wanted() ? "\n" + run_text(answer_run(request.run, problem, summary)) : std::string{}) +
           (bound ? gap_text(summary, *bound) : std::string{}));

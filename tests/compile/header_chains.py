@@ -11,7 +11,9 @@ import sys
 
 
 def first_includes(path):
-    """The headers of this project that the file includes before its first line of anything else."""
+    """The headers of this project that the file includes before its first line of anything else; none of one that the build makes."""
+    if not path.exists():
+        return
     for line in path.read_text().splitlines():
         if include := re.match(r'#include (?:"(tawpipe/[^"]+)"|<|")', line):
             if include[1]:

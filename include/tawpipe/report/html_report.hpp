@@ -1,15 +1,14 @@
 // A page that opens offline and shows the result of a command: tables and charts, timelines,
 // memory, links, the cluster.
-// Not: the page itself (detail/html_page.hpp, detail/page_*.hpp).
+// Not: the page itself (page/*: the build makes detail/page_files.hpp of them).
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -25,87 +24,14 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/report/colors.hpp"
-#include "tawpipe/report/detail/html_page.hpp"
-#include "tawpipe/report/detail/page_commands.hpp"
-#include "tawpipe/report/detail/page_common.hpp"
-#include "tawpipe/report/detail/page_iteration.hpp"
-#include "tawpipe/report/detail/page_panels.hpp"
-#include "tawpipe/report/detail/page_timeline.hpp"
+#include "tawpipe/report/detail/packed_column.hpp"
+#include "tawpipe/report/detail/page_files.hpp"
 #include "tawpipe/report/report_page.hpp"
 #include "tawpipe/report/summary_json.hpp"
 
 namespace tawpipe::inline v0 {
 
 namespace detail {
-
-/// Numbers for the page's `unpack`: base64 of little-endian numbers of the narrowest type, or
-/// indices into a list of the distinct values if those are few.
-class PackedColumn {
- public:
-  void reserve(std::size_t count) { values_.reserve(count); }
-  void add(double value) { values_.push_back(value); }
-
-  nlohmann::ordered_json json() const {
-    const auto [low, high] = std::minmax_element(values_.begin(), values_.end());
-    const bool whole = std::all_of(values_.begin(), values_.end(), [](double value) { return value == std::floor(value); });
-    if (values_.empty() || (whole && *low >= 0 && *high <= 255)) return packed<std::uint8_t>("u8", values_);
-    if (whole && *low >= -32768 && *high <= 32767) return packed<std::int16_t>("i16", values_);
-    std::map<double, double> places;
-    for (const double value : values_) {
-      places.try_emplace(value, static_cast<double>(places.size()));
-      if (places.size() > 65536 || places.size() > values_.size() / 4) break;
-    }
-    if (places.size() <= 65536 && places.size() <= values_.size() / 4) {
-      std::vector<double> distinct(places.size());
-      for (const auto& [value, place] : places) distinct[static_cast<std::size_t>(place)] = value;
-      std::vector<double> coded;
-      coded.reserve(values_.size());
-      for (const double value : values_) coded.push_back(places.at(value));
-      nlohmann::ordered_json json =
-          distinct.size() <= 256 ? packed<std::uint8_t>("u8", coded) : packed<std::uint16_t>("u16", coded);
-      json["values"] = distinct;
-      return json;
-    }
-    if (whole && *low >= -2147483648.0 && *high <= 2147483647.0) return packed<std::int32_t>("i32", values_);
-    return packed<double>("f64", values_);
-  }
-
- private:
-  template <class T>
-  static nlohmann::ordered_json packed(const char* type, const std::vector<double>& values) {
-    std::string bytes(values.size() * sizeof(T), '\0');
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const T value = static_cast<T>(values[i]);
-      std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof value);
-    }
-    return {{"type", type}, {"data", base64(bytes)}};
-  }
-
-  static std::string base64(std::string_view bytes) {
-    constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string text;
-    text.reserve((bytes.size() + 2) / 3 * 4);
-    for (std::size_t at = 0; at < bytes.size(); at += 3) {
-      std::uint32_t three = 0;
-      for (std::size_t i = 0; i < 3; ++i)
-        three = three << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U);
-      for (std::size_t i = 0; i < 4; ++i) text += at + i > bytes.size() ? '=' : digits[three >> (18 - 6 * i) & 63];
-    }
-    return text;
-  }
-
-  std::vector<double> values_;
-};
-
-inline nlohmann::ordered_json packed_rows(const std::vector<std::vector<double>>& rows) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const std::vector<double>& row : rows) {
-    PackedColumn column;
-    for (const double value : row) column.add(std::round(value));
-    all.push_back(column.json());
-  }
-  return all;
-}
 
 /// Text in an element of the page.
 inline std::string element_text(std::string_view text) {
@@ -172,23 +98,25 @@ inline void add_tasks(nlohmann::ordered_json& json, const Schedule& schedule, co
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.task(id<TaskId>(t));
     const auto waited = schedule.dependencies(id<TaskId>(t));
-    const std::array<std::int64_t, names.size() - 1> row{timeline.start[t].picoseconds(),
-                                                         (timeline.end[t] - timeline.start[t]).value(),
-                                                         static_cast<std::int64_t>(task.op),
-                                                         static_cast<std::int64_t>(task.payload),
-                                                         number(task.lane),
-                                                         number(task.peer_lane),
-                                                         number(task.rank),
-                                                         is_point_to_point(task.op) ? number(task.peer) : -1,
-                                                         is_collective(task.op) ? number(task.group) : -1,
-                                                         number(task.stage),
-                                                         task.microbatch,
-                                                         task.bytes.total().value(),
-                                                         static_cast<std::int64_t>(waited.size())};
+    const std::array<std::int64_t, names.size() - 1> row{
+        timeline.start[t].picoseconds() - (t > 0 ? timeline.start[t - 1].picoseconds() : 0),
+        (timeline.end[t] - timeline.start[t]).value(),
+        static_cast<std::int64_t>(task.op),
+        static_cast<std::int64_t>(task.payload),
+        number(task.lane),
+        number(task.peer_lane),
+        number(task.rank),
+        is_point_to_point(task.op) ? number(task.peer) : -1,
+        is_collective(task.op) ? number(task.group) : -1,
+        number(task.stage),
+        task.microbatch,
+        task.bytes.total().value(),
+        static_cast<std::int64_t>(waited.size())};
     for (std::size_t i = 0; i < row.size(); ++i) columns[i].add(static_cast<double>(row[i]));
     for (const TaskId earlier : waited) columns.back().add(static_cast<double>(t) - static_cast<double>(index(earlier)));
   }
   for (std::size_t i = 0; i < columns.size(); ++i) json[names[i]] = columns[i].json();
+  json[names[0]]["running"] = true;
 }
 
 /// "t0 p2": the coordinates of each rank on axes of more than one rank; empty without such axes.
@@ -306,9 +234,16 @@ void write_html_report(const ReportPage& page, Sink&& sink) {
     throw InputError(concat("a report of ", tasks, " tasks is too much for a browser; the most is ", max_report_tasks,
                             ": take fewer microbatches, devices or schedules, or --trace"));
   }
+  const std::string made = page.invocation.empty() ? concat("tawpipe ", page.command) : page.invocation;
   nlohmann::ordered_json json;
   json["command"] = page.command;
   json["title"] = page.title;
+  json["verdict"] = page.verdict;
+  json["invocation"] = made;
+  json["version"] = version;
+  json["date"] = page.date;
+  json["settings"] = nlohmann::ordered_json::array();
+  for (const auto& [name, text] : page.settings) json["settings"].push_back({{"name", name}, {"text", text}});
   json["problem"] = page.problem;
   json["answer"] = page.answer;
   json["notes"] = page.notes;
@@ -323,21 +258,21 @@ void write_html_report(const ReportPage& page, Sink&& sink) {
   json["schedules"] = nlohmann::ordered_json::array();
   for (const ReportEntry& entry : page.entries) json["schedules"].push_back(detail::report_json(entry));
 
-  const std::string_view whole{detail::html_page};
-  const std::size_t command = whole.find("@COMMAND@");
-  const std::size_t data = whole.find("@DATA@");
-  const std::size_t script = whole.find("@SCRIPT@");
-  const std::string made = page.invocation.empty() ? concat("tawpipe ", page.command) : page.invocation;
-  sink(whole.substr(0, command));
-  sink(std::string_view{detail::element_text(concat(made, "   (tawpipe ", version, ")"))});
-  sink(whole.substr(command + 9, data - command - 9));
-  sink(std::string_view{detail::script_text(json)});
-  sink(whole.substr(data + 6, script - data - 6));
-  for (const char* part :
-       {detail::page_common, detail::page_iteration, detail::page_timeline, detail::page_panels, detail::page_commands}) {
-    sink(std::string_view{part});
+  const auto put = [&](std::string_view text) { sink(text); };
+  std::string_view rest{detail::page_html};
+  for (const auto& [place, write] :
+       {std::pair<std::string_view, std::function<void()>>{"@STYLE@", [&] { put(detail::page_style); }},
+        {"@COMMAND@", [&] { put(detail::element_text(made)); }},
+        {"@DATA@", [&] { put(detail::script_text(json)); }},
+        {"@SCRIPT@", [&] {
+           for (const std::string_view part : detail::page_scripts) put(part);
+         }}}) {
+    const std::size_t at = rest.find(place);
+    put(rest.substr(0, at));
+    write();
+    rest.remove_prefix(at + place.size());
   }
-  sink(whole.substr(script + 8));
+  put(rest);
 }
 
 }  // namespace tawpipe

@@ -39,10 +39,14 @@ struct ReportPage {
   std::string title;                   ///< "tawpipe on dgx-h100*4"
   std::string problem;                 ///< lines that describe the problem, shown verbatim
   nlohmann::ordered_json answer;       ///< the command's --json output
+  std::string verdict{};               ///< the answer in sentences, a line each; "": the result says it
   std::vector<std::string> notes{};    ///< sentences, shown with the result
   std::vector<ReportEntry> entries{};  ///< timelines, below one another, on one clock
   /// the whole command as a shell takes it, "tawpipe plan --cluster 2x8"; "": not made by a command
   std::string invocation{};
+  std::string date{};  ///< when it was made, "2026-03-01"; "": not said
+  /// settings of frameworks that run what to use: the framework, and its file
+  std::vector<std::pair<std::string, std::string>> settings{};
 };
 
 }  // namespace tawpipe

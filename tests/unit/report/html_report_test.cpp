@@ -70,12 +70,14 @@ TEST_CASE("a report is one page that needs nothing else, with the data of its pr
   CHECK(page.starts_with("<!doctype html>"));
   CHECK(page.find("@DATA@") == std::string::npos);
   CHECK(page.find("@SCRIPT@") == std::string::npos);
-  for (const char* outside : {"src=", "href=", "http:", "https:", "import "}) CHECK(page.find(outside) == std::string::npos);
-  CHECK(page.find(std::string{"tawpipe compare --model '&lt;b>&amp;'   (tawpipe "} + tawpipe::version + ")</small>") !=
-        std::string::npos);
+  for (const char* outside : {"src=", "http:", "https:", "import "}) CHECK(page.find(outside) == std::string::npos);
+  for (std::size_t at = page.find("href=\""); at != std::string::npos; at = page.find("href=\"", at + 1))
+    CHECK(page[at + 6] == '#');  // a place on the page
+  CHECK(page.find("<pre id=\"command\">tawpipe compare --model '&lt;b>&amp;'</pre>") != std::string::npos);
   const nlohmann::json data = data_of(page);
   REQUIRE(data.at("schedules").size() == 2);
   CHECK(data.at("title") == "</script> and more");
+  CHECK(data.at("version") == std::string{tawpipe::version});
   CHECK(data.at("answer") == nlohmann::json{{"results", 2}});
   CHECK(data.at("notes") == nlohmann::json{"by the way"});
   const nlohmann::json& one = data.at("schedules")[0];
@@ -101,14 +103,50 @@ TEST_CASE("numbers are packed into the narrowest type, or as places in a list") 
     for (const double value : values) column.add(value);
     return column.json();
   };
-  CHECK(packed({1, 2, 255}) == nlohmann::ordered_json{{"type", "u8"}, {"data", "AQL/"}});
-  CHECK(packed({-1}) == nlohmann::ordered_json{{"type", "i16"}, {"data", "//8="}});
+  CHECK(packed({1, 2, 255}) == nlohmann::ordered_json{{"type", "u8"}, {"bytes", 3}, {"data", "MAEC/w=="}});
+  CHECK(packed({-1}) == nlohmann::ordered_json{{"type", "i16"}, {"bytes", 2}, {"data", "IP//"}});
   CHECK(packed({1, 70000, 70001}).at("type") == "i32");
   CHECK(packed({0.5}).at("type") == "f64");
   const auto listed = packed({1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 2e12});
   CHECK(listed.at("values") == nlohmann::ordered_json{1e12, 2e12});
-  CHECK(listed.at("data") == "AAAAAAAAAAE=");
-  CHECK(packed({}).at("data") == "");
+  CHECK(listed.at("bytes") == 8);
+  CHECK(packed({}).at("bytes") == 0);
+}
+
+TEST_CASE("what is folded is short where it repeats, and unfolds to the same bytes") {
+  const auto unfolded = [](const std::string& from) {
+    std::string out;
+    std::size_t at = 0;
+    const auto byte = [&] { return static_cast<unsigned char>(from.at(at++)); };
+    const auto whole = [&](std::size_t count) {
+      if (count < 15) return count;
+      for (;;) {
+        const unsigned char more = byte();
+        count += more;
+        if (more < 255) return count;
+      }
+    };
+    while (at < from.size()) {
+      const unsigned char token = byte();
+      const std::size_t literals = whole(token >> 4U);
+      out += from.substr(at, literals);
+      at += literals;
+      if (at >= from.size()) break;
+      std::size_t back = byte();
+      back += std::size_t{byte()} << 8U;
+      for (std::size_t left = whole(token & 15U) + 4; left > 0; --left) out += out[out.size() - back];
+    }
+    return out;
+  };
+  std::string random;
+  for (std::uint32_t i = 0, x = 1; i < 200'000; ++i) random += static_cast<char>((x = x * 1664525 + 1013904223) >> 24U);
+  std::string repeated;
+  for (int i = 0; i < 3000; ++i) repeated += tawpipe::concat("microbatch ", i % 7, i);
+  for (const std::string& bytes :
+       {std::string{}, std::string{"abc"}, std::string(100'000, 'x'), random, repeated, random + random})
+    CHECK(unfolded(tawpipe::detail::folded(bytes)) == bytes);
+  CHECK(tawpipe::detail::folded(std::string(100'000, 'x')).size() < 500);
+  CHECK(tawpipe::detail::folded(repeated).size() < repeated.size() / 2);
 }
 
 TEST_CASE("memory over time has the peak, and what leaves nodes adds up to the traffic") {
