@@ -3,6 +3,7 @@
 // Not: the figures (plan_test.cpp, commands_test.cpp).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -114,6 +115,20 @@ TEST_CASE("intervals are in JSON, hold the frameworks that run a plan, and are a
   CHECK(!parsed(run("simulate --schedule 1f1b --cluster 1x4 --microbatches 8 --json - "
                     "--cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"))
              .contains("interval_s"));
+}
+
+TEST_CASE("explain shows weights coming and gradients going, and no such lanes where weights stay") {
+  const NarrowTerminal narrow;
+  const std::string text = run("explain tawpipe").out;
+  for (const char* line : {"  0  microbatch", "     shard", "second for each message", "a digit is the weights of that shard"})
+    CHECK_MESSAGE(text.find(line) != std::string::npos, line);
+  const std::vector<std::string> lines = lines_of(text);
+  // A device computes with each of the four shards in turn, and back.
+  CHECK(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.starts_with("     shard") && std::regex_search(line, std::regex{"0+ *1+ *2+ *3+ *3+ *2+ *1+ *0+"});
+  }));
+  for (const std::string& line : lines) CHECK(tawpipe::display_width(line) <= 80);
+  CHECK(run("explain 1f1b").out.find("shard") == std::string::npos);
 }
 
 }  // namespace answers_test
