@@ -32,6 +32,7 @@
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 #include <tawpipe/layers/learning_rate.hpp>
+#include <tawpipe/report/detail/page_files.hpp>  // which the build makes
 #include <tawpipe/training/checkpoint.hpp>
 #endif
 
@@ -58,6 +59,7 @@ int main() {
 #elif !defined(BASE_ONLY)
   pugi::xml_document document;
   if (fmt::format("{}", tawpipe::version).empty() || !document.load_string("<a/>")) return 1;
+  if (!tawpipe::detail::page_html.starts_with("<!doctype html>")) return 1;
   const tawpipe::training::TrainingState state{.learning_rate = {.peak = 0.5}};
   if (state.learning_rate.at(1) != tawpipe::layers::LearningRate{.peak = 0.5}.peak) return 1;
 #endif
