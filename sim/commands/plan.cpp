@@ -224,8 +224,9 @@ int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<
     std::fputs("tawpipe: the search was stopped; the settings are of the best so far\n", stderr);
   if (report) {
     const Today* const today = answer.today ? &*answer.today : nullptr;
-    write_plan_page(report, {answer.planned}, answer.json(),
-                    found ? verdict_text(answer.planned, answer.planned.verdict(), today) : "", draws);
+    write_plan_page(
+        report, {answer.planned}, answer.json(),
+        found ? verdict_text(answer.planned, answer.planned.verdict(), today) : concat("No plan: ", answer.complaint()), draws);
   }
   return found ? ok : findings;
 }

@@ -1,46 +1,17 @@
-"""A headless Chromium and the pages of the command, for the tests of this folder.
-Not: a test. Exit 77, with a word why, where there is no Chromium or selenium (on Debian: apt-get install chromium chromium-driver
-python3-selenium).
-"""
+"""The pages of the command in a browser, for the tests of this folder. Not: a test; the browser (chromium.py)."""
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-SKIP = 77
-try:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.by import By
-except ImportError:
-    debian = "/usr/bin/python3"
-    if os.path.exists(debian) and os.path.realpath(sys.executable) != os.path.realpath(debian):
-        os.execv(debian, [debian, *sys.argv])
-    print("skipped: selenium is not installed; on Debian: apt-get install python3-selenium chromium chromium-driver")
-    sys.exit(SKIP)
+from chromium import ActionChains, By, browser, errors_of
 
 COMMAND = sys.argv.pop(1)
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 PROBLEM = ["--cluster", "a800x24-10gbe", "--model", "llama-48x1024", "--sequence", "16384", "--global-batch", "384"]
 LLAMA = ["--model", "llama-3-8b", "--sequence", "4096", "--global-batch", "32"]
-
-
-def browser():
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        print("skipped: Chromium is not installed; on Debian: apt-get install chromium chromium-driver")
-        sys.exit(SKIP)
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1500,1400"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(service=Service(driver), options=options)
 
 
 class Pages(unittest.TestCase):
@@ -75,12 +46,15 @@ class Pages(unittest.TestCase):
     def open(self, command, *flags):
         return self.run_and_open(command, *PROBLEM, *flags)
 
-    def cells(self, row=0):
-        """A row of the first table, by column."""
-        table = self.browser.find_element(By.TAG_NAME, "table")
+    def cells(self, row=0, of="table"):
+        """A row of a table, by column."""
+        table = self.browser.find_element(By.CSS_SELECTOR, of)
         names = [cell.text for cell in table.find_elements(By.TAG_NAME, "th")]
         rows = table.find_elements(By.CSS_SELECTOR, "tbody tr")
         return dict(zip(names, (cell.get_attribute("textContent") for cell in rows[row].find_elements(By.TAG_NAME, "td"))))
+
+    def verdict(self):
+        return self.browser.find_element(By.CSS_SELECTOR, "#verdict p").text
 
     def rounded(self, value):
         """Tokens as a page tells them, with three digits."""
@@ -130,4 +104,4 @@ class Pages(unittest.TestCase):
         self.assertEqual(holes, [])
         for hidden in self.browser.find_elements(By.CSS_SELECTOR, "[hidden]"):
             self.assertFalse(hidden.is_displayed(), hidden.get_attribute("outerHTML")[:200])
-        self.assertEqual([line for line in self.browser.get_log("browser") if line["level"] == "SEVERE"], [])
+        self.assertEqual(errors_of(self.browser), [])

@@ -10,7 +10,8 @@ import json
 import subprocess
 import unittest
 
-from pages import COMMAND, DATA, LLAMA, PROBLEM, ActionChains, By, Pages
+from chromium import ActionChains, By
+from pages import COMMAND, DATA, LLAMA, PROBLEM, Pages
 
 
 class Reports(Pages):
@@ -129,7 +130,7 @@ class Reports(Pages):
         self.assertTrue(best["schedule"].startswith(use["schedule"]), best)
         self.assertEqual(self.browser.find_element(By.CSS_SELECTOR, "tr.best button").get_attribute("data-copies"), use["command"])
         self.assertTrue(best["tokens/s/device"].startswith(self.rounded(use["tokens_per_device_per_second"])), best)
-        self.assertTrue(self.browser.find_element(By.CSS_SELECTOR, "#verdict p").text.startswith(f"Use {use['words']} by"))
+        self.assertTrue(self.verdict().startswith(f"Use {use['words']} by"))
         self.assertEqual(self.script("report.iterations[0].makespan"), use["makespan_ps"])
         self.assertRegex(self.told(".fates rect")[3], f"^{numbers['searched']['simulated']:,} of [0-9,]+ simulated$")
         points = self.told(".pareto .point")
@@ -154,6 +155,24 @@ class Reports(Pages):
         self.assertEqual([self.cells(row)["devices"] for row in range(2)], ["8", "16"])
         self.assertEqual(self.told(".devices .point")[1].split()[0], "16")
         self.assertEqual(self.script("report.iterations.length"), len(numbers["by_devices"]))
+        self.assertTrue(self.verdict().startswith("16 devices train "), self.verdict())
+        self.assert_no_errors()
+
+    def test_plan_for_other_clusters(self):
+        numbers = self.run_and_open("plan", "--cluster", "dgx-h100", *LLAMA, "--schedules", "fsdp", "--what-if", "nodes=2", "--price", "2.5USD")
+        [other] = numbers["what_if"]
+        now, then = (self.cells(row, "#what-to-buy table") for row in (0, 1))
+        self.assertEqual((now["cluster"], now["speed"], now["worth"]), ("as it is", "1.00 ×", "2.50"))
+        self.assertEqual((then["cluster"], then["devices"]), (other["what"], "16"))
+        self.assertEqual(then["tokens/s"], self.rounded(other["tokens_per_second"]))
+        self.assertAlmostEqual(float(then["worth"]), other["worth_price"], delta=0.005)
+        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, "#what-to-buy td button")[1].get_attribute("data-copies"), other["plan"]["command"])
+        self.assertEqual(len(self.told("#what-to-buy .bars rect")), 2)
+        self.assert_no_errors()
+
+    def test_plan_that_finds_nothing_says_what_would_fit(self):
+        self.run_and_open("plan", "--cluster", "1x2", "--model", "llama-3-70b", "--sequence", "4096", "--global-batch", "8", codes=(1,))
+        self.assertRegex(self.verdict(), "^No plan: nothing in the space fits the devices' memory: the least that a plan needs is ")
         self.assert_no_errors()
 
     def test_sweep(self):

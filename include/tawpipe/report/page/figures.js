@@ -10,6 +10,8 @@ const MARKERS = [ // around 0, 0
   "M-4,0a4,4 0 1 0 8,0a4,4 0 1 0 -8,0z", "M-4,-4h8v8h-8z", "M0,-5L5,4H-5z", "M0,-5.5L5.5,0L0,5.5L-5.5,0z", "M0,5L5,-4H-5z",
   "M-5,-1.5h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z", "M-5,-2.5h10v5h-10z", "M-2.5,-5h5v10h-5z",
 ];
+// A picture's width: words of one that is shrunk to a phone would be too small.
+const picture_width = (most = 600) => Math.min(most, Math.max(320, document.documentElement.clientWidth - 30));
 const TIME_PARTS = [
   ["computing", "var(--computing)"],
   ["exposed communication", "var(--exposed)"],
@@ -108,14 +110,15 @@ function span_of(axis, all) {
     high += half;
     if (!axis.zero) low -= half;
   }
-  const room = (high - low) * 0.08;
+  const room = (high - low) * 0.12;
   return [axis.zero && low === 0 ? 0 : low - room, high + room];
 }
 
 // A chart with points to hover and to step through by Tab.
 // x, y: { name, tell, log, zero, names, unit, whole }; marks: [{ x, name }], lines across;
 // series: [{ name, color, line, points: [{ x, y, tell, label, faint, large }] }]
-function chart({ title, x, y, series, marks = [], width = 600, height = 340, className = "chart" }) {
+function chart({ title, x, y, series, marks = [], width: most, height = 340, className = "chart" }) {
+  const width = picture_width(most);
   const all = series.flatMap((one) => one.points);
   if (!all.length) return null;
   const [x0, x1] = span_of(x, [...all.map((p) => p.x), ...marks.map((mark) => mark.x)]);
@@ -180,7 +183,7 @@ function chart({ title, x, y, series, marks = [], width = 600, height = 340, cla
         "stroke-width": p.faint ? 1.5 : 1,
         class: "point"
       }), p.tell));
-      labelled.push({ x: px(p.x), y: py(p.y), text: p.label || "" });
+      labelled.push({ x: px(p.x), y: py(p.y), text: p.label || "", large: p.large });
     }
     if (series.length > 1 || one.name) {
       key.append(el("span", {}, draw("svg", { viewBox: "-13 -6 26 12" },
@@ -192,13 +195,13 @@ function chart({ title, x, y, series, marks = [], width = 600, height = 340, cla
   return figure(title, picture, { key: key.children.length ? key : null, className });
 }
 
-// Names beside their points, where nothing else is; a name that has no room is left to the tip.
+// Names beside their points, where nothing else is, those of large points first; a name that has no room is left to the tip.
 function put_labels(picture, points, areas, box) {
   const taken = [...areas, ...points.map(({ x, y }) => [x - 6, y - 6, x + 6, y + 6])];
   const meets = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
   const first = (point, i) => point.text && points.findIndex((other) => other.text === point.text) === i;
-  for (const { x, y, text } of points.filter(first)) {
-    const wide = 6.6 * text.length;
+  for (const { x, y, text } of points.filter(first).sort((a, b) => Boolean(b.large) - Boolean(a.large))) {
+    const wide = 7.2 * text.length;
     const places = [
       [x + 9, y + 4],
       [x - 9 - wide, y + 4],
@@ -220,63 +223,58 @@ function put_labels(picture, points, areas, box) {
   }
 }
 
-// Horizontal bars: [{ name, value, text, tell, color }], from 0, to both sides where some are below it.
-function bars(title, rows, { className = "bars", tell_name = 26 } = {}) {
-  const width = 600,
-    tall = 26;
-  const left = Math.min(8 + 6.7 * Math.min(tell_name, Math.max(...rows.map((row) => row.name.length))), 230);
-  const low = Math.min(0, ...rows.map((row) => row.value));
-  const high = Math.max(0, ...rows.map((row) => row.value));
-  const room = width - left - 96 - (low < 0 ? 60 : 0);
-  const px = (value) => left + 8 + (low < 0 ? 60 : 0) + (value - low) / (high - low || 1) * room;
-  const picture = draw("svg", { viewBox: `0 0 ${width} ${tall * rows.length + 6}`, width, height: tall * rows.length + 6,
-  role: "group", "aria-label": title });
+// Rows of bars from 0: [{ name, ends, parts: [{ from, to, color, tell }] }]. Names stand left of them, where that leaves room, or above.
+function rows_of_bars(title, rows, { low, high }) {
+  const width = picture_width();
+  const longest = 6.7 * Math.max(...rows.map((row) => row.name.length)) + 8;
+  const above = width - longest < 260;
+  const tall = above ? 44 : 26;
+  const left = (above ? -5 : longest) + (low < 0 ? 60 : 0);
+  const px = (value) => left + 6 + (value - low) / (high - low || 1) * (width - left - 96);
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${tall * rows.length + 6}`, width, height: tall * rows.length + 6, role: "group", "aria-label": title });
   rows.forEach((row, i) => {
-    const from = Math.min(px(0), px(row.value));
-    const long = Math.max(1, Math.abs(px(row.value) - px(0)));
-    const name = row.name.length > tell_name ? `${row.name.slice(0, tell_name - 1)}…` : row.name;
-    picture.append(draw("text", { x: left, y: tall * i + 18, "text-anchor": "end" }, name),
-      telling(draw("rect", { x: from, y: tall * i + 5, width: long, height: 17, rx: 2, fill: row.color || "var(--accent)" }), row
-        .tell),
-      row.value < 0 ? draw("text", { x: from - 6, y: tall * i + 18, "text-anchor": "end" }, row.text) :
-      draw("text", { x: from + long + 6, y: tall * i + 18 }, row.text));
+    const y = tall * (i + 1) - 21;
+    const at = row.parts.map(({ from, to }) => [Math.min(px(from), px(to)), Math.max(px(from), px(to))]);
+    picture.append(draw("text", above ? { x: 1, y: y - 5 } : { x: left - (low < 0 ? 60 : 0), y: y + 13, "text-anchor": "end" }, row.name),
+      ...row.parts.map(({ color, tell }, k) => telling(
+        draw("rect", { x: at[k][0], y, width: Math.max(1, at[k][1] - at[k][0]), height: 17, fill: color }), tell)),
+      row.parts[0].to < 0 ? draw("text", { x: at[0][0] - 6, y: y + 13, "text-anchor": "end" }, row.ends) :
+      draw("text", { x: Math.max(...at.map(([, to]) => to)) + 6, y: y + 13 }, row.ends));
   });
-  return figure(title, picture, { className });
+  return picture;
+}
+// Horizontal bars: [{ name, value, text, tell, color }], from 0, to both sides where some are below it.
+function bars(title, rows, { className = "bars" } = {}) {
+  const of = (row) => ({ from: 0, to: row.value, color: row.color || "var(--accent)", tell: row.tell });
+  const values = rows.map((row) => row.value);
+  return figure(title, rows_of_bars(title, rows.map((row) => ({ name: row.name, ends: row.text, parts: [of(row)] })),
+    { low: Math.min(0, ...values), high: Math.max(0, ...values) }), { className });
 }
 
 // Where the devices' time of a step goes: a bar for each result, as long as its step.
 function time_parts(all) {
-  const parts = [(s) => 1 - s.bubble_ratio, (s) => Math.min(s.bubble_ratio, s.communication.exposed_s / s.makespan_s),
-    (s) => Math.max(0, s.bubble_ratio - s.communication.exposed_s / s.makespan_s)
-  ];
   const shown = all.slice(0, 12);
-  const most = Math.max(...shown.map((s) => s.makespan_s));
-  const left = 6.7 * Math.min(34, Math.max(...shown.map((s) => s.label.length))) + 12;
-  const wide = 600 - left - 84;
   const title = "Where the devices' time goes, mean of a step";
-  const picture = draw("svg", { viewBox: `0 0 600 ${28 * shown.length + 6}`, width: 600, height: 28 * shown.length + 6,
-  role: "group", "aria-label": title });
-  shown.forEach((s, i) => {
-    let x = left;
-    const label = s.label.length > 34 ? `${s.label.slice(0, 33)}…` : s.label;
-    picture.append(draw("text", { x: left - 8, y: 28 * i + 20, "text-anchor": "end" }, label));
-    TIME_PARTS.forEach(([name, color], k) => {
-      const value = parts[k](s);
-      const width = Math.max(0, value) * s.makespan_s / most * wide;
-      const told = `${s.label}\n${name}: ${percent(value)}, ${seconds(value * s.makespan_s)}`;
-      if (width > 0) picture.append(telling(draw("rect", { x, y: 28 * i + 5, width, height: 20, fill: color }), told));
-      x += width;
+  const rows = shown.map((s) => {
+    const exposed = Math.min(s.bubble_ratio, s.communication.exposed_s / s.makespan_s);
+    let from = 0;
+    const parts = [1 - s.bubble_ratio, exposed, s.bubble_ratio - exposed].map((value, k) => {
+      const [name, color] = TIME_PARTS[k];
+      const at = from;
+      from += value * s.makespan_s;
+      return { from: at, to: from, color, tell: `${s.label}\n${name}: ${percent(value)}, ${seconds(value * s.makespan_s)}` };
     });
-    picture.append(draw("text", { x: x + 6, y: 28 * i + 20 }, seconds(s.makespan_s)));
+    return { name: s.label, ends: seconds(s.makespan_s), parts: parts.filter((part) => part.to > part.from) };
   });
-  return figure(title, picture, { key: legend(el("div", { class: "key" }), TIME_PARTS), className: "parts" });
+  return figure(title, rows_of_bars(title, rows, { low: 0, high: Math.max(...shown.map((s) => s.makespan_s)) }),
+    { key: legend(el("div", { class: "key" }), TIME_PARTS), className: "parts" });
 }
 
 // Time against memory: those that no other beats in both, joined by a line, and the others.
 function pareto(title, all, front, limit) {
   const point = (one) => ({ x: one.memory, y: one.time, tell: `${one.label}\n${seconds(one.time)}, ${bytes(one.memory)}`, label: one
       .short || one.label, faint: one.faint, large: one.best });
-  const wide = (of) => {
+  const spread = (of) => {
     const values = [...all, ...front].map(of);
     return Math.max(...values) / Math.min(...values) > 20;
   };
@@ -287,8 +285,8 @@ function pareto(title, all, front, limit) {
     title,
     className: "chart pareto",
     series: series.filter((one) => one.points.length),
-    x: { name: "memory of the fullest device", tell: bytes, unit: binary(memory), log: wide((one) => one.memory) },
-    y: { name: "step time", tell: seconds, log: wide((one) => one.time) },
+    x: { name: "memory of the fullest device", tell: bytes, unit: binary(memory), log: spread((one) => one.memory) },
+    y: { name: "step time", tell: seconds, log: spread((one) => one.time) },
     marks: limit && limit < 1.6 * Math.max(...memory) ? [{ x: limit, name: "usable memory" }] : [],
   });
 }

@@ -55,6 +55,71 @@ function losers(use) {
   return lines;
 }
 
+// plan --what-if: other clusters, each searched again, below the one that was asked about.
+function what_to_buy(use) {
+  if (!answer.what_if || !use) return;
+  const asked = { what: "as it is", plan: use, devices: use.ranks, speed: 1, worth: 1, as_now: false,
+    tokens_per_second: use.tokens_per_device_per_second * use.ranks };
+  const rows = [asked, ...answer.what_if];
+  const priced = use.price_per_billion_tokens;
+  const price = rows.find((one) => one.worth_price);
+  const text = (one) => `${one.speed.toPrecision(3)} ×`;
+  section("What to buy",
+    bars("Tokens a second, of those of the cluster as it is", rows.filter((one) => one.plan).map((one) => ({
+      name: one.what,
+      value: one.speed,
+      text: text(one),
+      tell: `${one.what}: ${tokens(one.tokens_per_second)} tokens a second, ${text(one)}\n${plan_name(one.plan)}`,
+      color: one === asked ? "var(--waiting)" : "var(--good)"
+    }))),
+    table([
+      ["cluster", (one) => one.what, "wrap"],
+      ["devices", (one) => count(one.devices)],
+      ["step time", (one) => one.plan ? lines(duration(one.plan.makespan_ps), interval(one.plan)) : "out of memory"],
+      ["tokens/s", (one) => one.plan && tokens(one.tokens_per_second)],
+      ["speed", (one) => one.plan && text(one)],
+      ...(priced ? [
+        ["a billion tokens", (one) => one.plan && one.plan.price_per_billion_tokens?.toPrecision(3)]
+      ] : []),
+      ["worth", (one) => one.plan && (price ? price.worth_price / price.worth * one.worth : one.worth).toPrecision(3) + (price ? "" : " ×")],
+      ["plan", (one) => one.plan && lines(one.as_now ? "as now" : one.plan.words, one.as_now ? "" : one.plan.schedule), "wrap"],
+      ["command", (one) => one.plan && one.plan.command && copier(one.plan.command)],
+    ], rows, { is_bad: (one) => !one.plan, is_best: (one) => one === asked }),
+    el("p", { class: "soft" }, "Worth: the price of a device's hour with which a token costs as much as now" +
+      `${price ? ", in the unit of --price" : ", of the present one"}.`));
+}
+
+// plan --devices: what more devices do, beside what as many of the first kind would.
+function more_devices(plans) {
+  const [first] = plans;
+  if (!first) return;
+  const point = (p) => ({ x: p.ranks, y: p.tokens_per_day, label: count(p.ranks),
+    tell: `${count(p.ranks)} devices: ${tokens(p.tokens_per_day)} tokens a day\n${plan_name(p)}` });
+  const even = (p) => {
+    const day = first.tokens_per_day / first.ranks * p.ranks;
+    return { x: p.ranks, y: day, tell: `${count(p.ranks)} devices, each as fast as one of ${count(first.ranks)}: ${tokens(day)} tokens a day` };
+  };
+  const charts = [chart({
+    title: "Tokens a day",
+    x: { name: "devices", tell: count, log: true, whole: true },
+    y: { name: "tokens a day", tell: tokens, zero: true },
+    className: "chart devices",
+    series: [{ name: "predicted", line: true, points: plans.map(point) },
+      { name: `each as fast as one of ${count(first.ranks)}`, line: true, points: plans.map(even) }]
+  })];
+  const also = (title, name, value, tell) => charts.push(chart({
+    title,
+    x: { name: "devices", tell: count, log: true, whole: true },
+    y: { name, tell, zero: true },
+    series: [{ name: "", line: true, points: plans.filter(value).map((p) => ({ x: p.ranks, y: value(p), label: count(p.ranks),
+      tell: `${count(p.ranks)} devices: ${tell(value(p))}` })) }]
+  }));
+  if (first.price_per_billion_tokens) also("Price of a billion tokens", "in the unit of --price", (p) => p.price_per_billion_tokens, (v) => v.toPrecision(3));
+  else also("Tokens a second of a device", "tokens/s/device", (p) => p.tokens_per_device_per_second, tokens);
+  charts.push(time_parts(plans.map((p) => ({ ...p, label: `${count(p.ranks)}: ${plan_name(p)}` }))));
+  section("Devices", el("div", { class: "charts" }, ...charts));
+}
+
 function changes() {
   const worth = answer.changes.filter((one) => one.change < -0.0005).sort((a, b) => a.change - b.change);
   const none = answer.changes.filter((one) => one.change >= -0.0005).map((one) => one.what);
@@ -66,7 +131,7 @@ function changes() {
       text: percent(-one.change),
       tell: `${one.what}: ${seconds(one.makespan_s)}, ${percent(-one.change)} less`,
       color: "var(--good)"
-    })), { tell_name: 34 }) : null,
+    }))) : null,
     none.length ? el("p", { class: "soft" }, `No gain: ${none.join(", ")}.`) : null);
 }
 
@@ -127,7 +192,7 @@ function fates(one, several) {
   const title =
     `${several ? `${one.devices} devices: ` : ""}${count(one.searched.layouts)} layouts × schedules = ${count(one.searched.candidates)} candidates`;
   return bars(title, parts.map(([name, n, color]) => ({ name, value: n, text: count(n), color,
-    tell: `${count(n)} of ${count(one.searched.candidates)} ${name}` })), { className: "fates", tell_name: 30 });
+    tell: `${count(n)} of ${count(one.searched.candidates)} ${name}` })), { className: "fates" });
 }
 
 function proof(one) {
@@ -138,33 +203,26 @@ function proof(one) {
 }
 
 function plans_charts(plans, use) {
-  const several = answer.by_devices;
-  const points = plans.map((p) => ({ label: `${plan_name(p)}, recomputation ${p.recompute}${several ? `, ${p.ranks} devices` : ""}`,
-    short: p.words, time: p.makespan_s, memory: fullest(p), command: p.command, best: same_plan(p, use) }));
+  const points = plans.map((p) => ({ label: `${plan_name(p)}, recomputation ${p.recompute}`,
+    short: same_plan(p, use) ? `to use: ${p.words}` : p.words, time: p.makespan_s, memory: fullest(p), command: p.command,
+    best: same_plan(p, use) }));
   const named = (p) => points.find((one) => one.command === p.command) || { label: p.command, short: "" };
   const front = answer.pareto.map((p) => ({ ...named(p), time: p.makespan_s, memory: p.memory_bytes })).sort((a, b) => a.memory - b.memory);
   const off = points.filter((p) => !answer.pareto.some((f) => f.command === p.command));
-  const charts = [];
-  if (several) {
-    const point = (p) => ({ x: p.ranks, y: p.tokens_per_day, label: count(p.ranks),
-      tell: `${count(p.ranks)} devices: ${count(p.tokens_per_day)} tokens a day\n${plan_name(p)}` });
-    charts.push(chart({
-      title: "Devices and what they are worth",
-      x: { name: "devices", tell: count, log: true, whole: true },
-      y: { name: "tokens a day", tell: tokens, zero: true },
-      className: "chart devices",
-      series: [{ name: "", line: true, points: plans.map(point) }]
-    }));
-  }
-  charts.push(pareto("Time against memory", off, front, plans.length ? usable_of(plans[0]) : 0), time_parts(plans.map((p) => ({ ...p,
-    label: plan_name(p) }))));
-  return el("div", { class: "charts" }, ...charts);
+  return el("div", { class: "charts" }, pareto("Time against memory", off, front, usable_of(plans[0])),
+    time_parts(plans.map((p) => ({ ...p, label: plan_name(p) }))));
 }
 
 COMMANDS.plan = () => {
   const several = answer.by_devices;
   const plans = shown_plans();
   const use = answer.use;
+  if (several && plans.length > 1) {
+    const [first, last] = [plans[0], plans[plans.length - 1]];
+    say([`${count(last.ranks)} devices train ${tokens(last.tokens_per_day)} tokens a day, ` +
+      `${(last.tokens_per_day / first.tokens_per_day).toPrecision(3)} times as many as ${count(first.ranks)}; ` +
+      `each does ${percent(last.tokens_per_device_per_second / first.tokens_per_device_per_second)} of what one of ${count(first.ranks)} does.`]);
+  }
   if (use) {
     const run = answer.run;
     summary_cards(use, use.schedule, [
@@ -183,7 +241,9 @@ COMMANDS.plan = () => {
     section(several ? "The best plan for each number of devices" : "Plans", plans_table(plans),
       plans.some((p) => p.estimated) && el("p", { class: "soft" },
         "~: estimated from steps with fewer microbatches; the plan's command simulates all of them."));
-    section("Time and memory", plans_charts(plans, use));
+    if (several) more_devices(plans);
+    else section("Time and memory", plans_charts(plans, use));
+    what_to_buy(use);
   }
   if (!several) {
     changes();

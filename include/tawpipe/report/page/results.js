@@ -10,9 +10,10 @@ const usable_of = (s) => s.usable_memory ? memory_of(s) * s.usable_memory : memo
 const runs_in = (s) => s.runs_in && s.runs_in.map((one) => FRAMEWORKS[one] || one).join(", ") || "here only";
 const interval = (s) => s.interval_s ? `${seconds(s.interval_s[0])} to ${seconds(s.interval_s[1])}` : "";
 
-// The sentences below the title: the first is the answer.
+// The sentences below the title: the first is the answer. A number keeps its unit on its line.
 function say(lines) {
-  $("verdict").replaceChildren(...lines.map((line) => el("p", {}, line)));
+  const kept = (line) => line.replace(/(\d) (?=(%|[kKMGT]?i?B|[mµn]?s|min|h)(?!\w))/g, "$1\u00a0");
+  $("verdict").replaceChildren(...lines.map((line) => el("p", {}, kept(line))));
 }
 
 // The result in figures, the interval or else `remark` below the time.
@@ -67,7 +68,7 @@ function traffic_bars(s) {
     .filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]).slice(0, 10);
   if (!rows.length) return null;
   return bars("What moves in a step", rows.map(([name, value, color]) => ({ name, value, color, text: scaled(value, "B", 1000),
-    tell: `${name}: ${scaled(value, "B", 1000)} a step` })), { tell_name: 34 });
+    tell: `${name}: ${scaled(value, "B", 1000)} a step` })));
 }
 
 function path_bars(s) {
@@ -95,7 +96,7 @@ COMMANDS.compare = () => {
   summary_cards(best, best.schedule);
   section("Results", table([
         ["schedule", (s) => lines(s.label, options_of(s)), "wrap"],
-        ["", (s) => s === best ? "" : s.out_of_memory ? "does not fit" : change(s.makespan_s / best.makespan_s - 1)], ...RESULT_COLUMNS,
+        ["against the best", (s) => s === best ? "" : s.out_of_memory ? "does not fit" : change(s.makespan_s / best.makespan_s - 1)], ...RESULT_COLUMNS,
         ["microbatch", (s) => s.microbatch_size || ""]
       ],
       rows, { is_bad: (s) => s.out_of_memory, is_best: (s) => s === best }),

@@ -217,7 +217,8 @@ class TimelineView {
       tick = [1, 2, 5, 10].map((n) => n * step).find((n) => (view.to - view.from) / n <= 10);
     for (let at = Math.ceil(view.from / tick) * tick; at <= view.to; at += tick) {
       draw.fillRect(this.x(at), 14, 1, 6);
-      draw.fillText(at === 0 ? "0" : trimmed(exact(at)), this.x(at) + 3, 2);
+      const text = at === 0 ? "0" : trimmed(exact(at));
+      if (this.x(at) + 4 + draw.measureText(text).width < this.width) draw.fillText(text, this.x(at) + 3, 2);
     }
     if (picked && picked.view === this) this.drawPicked(draw);
     if (one.makespan >= view.from && one.makespan <= view.to) {
