@@ -190,7 +190,8 @@ Json verdict_json(const Planned& planned) {
   json["beyond"] = nullptr;
   if (verdict.beyond) {
     json["beyond"] = told(*verdict.beyond);
-    json["beyond"]["told_apart"] = verdict.beyond_is_told_apart;
+    json["beyond"]["told_apart"] = verdict.beyond_is_told_apart();
+    json["beyond"]["error"] = verdict.beyond_error;
   }
   return json;
 }

@@ -19,14 +19,17 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// The best plan of each schedule, the fastest first; with a single schedule all of its plans.
+/// The best plan of each schedule, the fastest first, and of its own schedule the one that is chosen;
+/// with a single schedule all of its plans.
 std::vector<const Plan*> distinct_plans(const Planned& planned) {
   std::vector<const Plan*> all;
   std::vector<const Plan*> distinct;
+  const Plan* const use = planned.result.plans.empty() ? nullptr : &planned.use();
   for (const Plan& plan : planned.result.plans) {
     all.push_back(&plan);
     const auto same = [&](const Plan* one) { return one->choice.schedule == plan.choice.schedule; };
-    if (std::none_of(distinct.begin(), distinct.end(), same)) distinct.push_back(&plan);
+    const bool stands_for_use = &plan != use && !distinct.empty() && plan.choice.schedule == use->choice.schedule;
+    if (&plan == use || (!stands_for_use && std::none_of(distinct.begin(), distinct.end(), same))) distinct.push_back(&plan);
   }
   return distinct.size() + planned.result.losses.size() > 1 ? distinct : all;
 }
@@ -171,10 +174,10 @@ std::string verdict_text(const Planned& planned, const Verdict& verdict, const T
     const Plan& beyond = plans[*verdict.beyond];
     const std::vector<Framework> runs = runs_with_error(planned, beyond).runs;
     text += fmt::format(
-        "{} is faster and {}: {}, {} less, {} the error of comparing the two.\n", told_text(planned.request, beyond),
+        "{} is faster and {}: {}, {} less, {} the {} error of comparing the two.\n", told_text(planned.request, beyond),
         runs.empty() ? "no framework runs it" : concat("runs in ", titles(runs, " or "), " with other kernels than predicted"),
         time_text(beyond), format_percent(1 - beyond.summary.makespan / time),
-        verdict.beyond_is_told_apart ? "more than" : "within");
+        verdict.beyond_is_told_apart() ? "more than" : "within", format_percent(verdict.beyond_error));
   }
   return text;
 }

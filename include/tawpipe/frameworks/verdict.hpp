@@ -26,7 +26,9 @@ struct Verdict {
   /// Other plans that the same framework runs and that are not told apart from it, fastest first.
   std::vector<std::size_t> alike;
   std::optional<std::size_t> beyond;  ///< the fastest of all, where it is another and no framework runs it as predicted
-  bool beyond_is_told_apart = false;  ///< its time from that of `use`, by the errors of both
+  double beyond_apart = 0;            ///< the logarithm of the ratio of its time and that of `use`
+  double beyond_error = 0;            ///< by the errors of both: the times are told apart where it is less
+  bool beyond_is_told_apart() const { return beyond_apart > beyond_error; }
 };
 
 namespace detail {
@@ -83,8 +85,8 @@ inline Verdict verdict_of(const PlanRequest& request, const PlanResult& result, 
   }
   if (first && *first > 0) {
     verdict.beyond = 0;
-    verdict.beyond_is_told_apart =
-        detail::apart(plans[0], plans[verdict.use]) > difference_error(expected_error(class_of(0)), verdict.error);
+    verdict.beyond_apart = detail::apart(plans[0], plans[verdict.use]);
+    verdict.beyond_error = difference_error(expected_error(class_of(0)), verdict.error);
   }
   return verdict;
 }

@@ -60,8 +60,8 @@ TEST_CASE("what a framework runs is used, and what none runs is beyond it") {
   CHECK(!verdict.runs.empty());
   REQUIRE(verdict.beyond);
   CHECK(*verdict.beyond == 0);
-  CHECK(!verdict.beyond_is_told_apart);
-  CHECK(verdict_of(request, result_of({plan_of("tawpipe", 1, own), plan_of("ddp", 4, data)})).beyond_is_told_apart);
+  CHECK(!verdict.beyond_is_told_apart());
+  CHECK(verdict_of(request, result_of({plan_of("tawpipe", 1, own), plan_of("ddp", 4, data)})).beyond_is_told_apart());
   const Verdict alone = verdict_of(request, result_of({plan_of("tawpipe", 1, own)}));
   CHECK(alone.use == 0);
   CHECK(alone.runs.empty());
