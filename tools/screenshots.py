@@ -22,7 +22,7 @@ SHOTS = {
         report.view.from = one.makespan * 0.30; report.view.to = one.makespan * 0.5; report.zoom(1, report.view.from);
         report.pick(report.views[0], row.tasks[row.tasks.length >> 1]);
         document.getElementById('of_schedules').scrollIntoView();"""),
-    "compare": (f"compare {PROBLEM} --global-batch 1536 --cost roofline --schedules tawpipe,fsdp,weipipe,1f1b", (1400, 1150), ""),
+    "compare": (f"compare {PROBLEM} --global-batch 1536 --cost roofline --schedules tawpipe,fsdp,weipipe,1f1b", (1400, 1300), ""),
 }
 
 

@@ -224,7 +224,7 @@ inline std::string script_text(const nlohmann::ordered_json& json) {
 
 /// Writes a page that opens offline to `sink`, which is called with pieces of text in order.
 /// @throws InputError  if the entries have more than max_report_tasks together.
-/// Complexity: O(tasks + uses + edges); about 25 to 60 bytes a task in the page.
+/// Complexity: O(tasks + uses + edges); about 1 to 15 bytes a task in the page, and 80 kB.
 template <class Sink>
 requires std::invocable<Sink&, std::string_view>
 void write_html_report(const ReportPage& page, Sink&& sink) {

@@ -171,10 +171,13 @@ function copier(text, name = "copy", title = text) {
 // A block of text to be read or copied.
 const block = (text) => el("div", { class: "block" }, copier(text, "copy", "copy all of it"), el("pre", {}, text));
 
+// A number keeps its unit on its line.
+const kept = (line) => line.replace(/(\d) (?=(%|[kKMGT]?i?B|[mµn]?s|min|h)(?!\w))/g, "$1\u00a0");
+
 // Big figures at the top: [name, value, remark, an element below].
 function cards(all) {
   $("cards").append(...all.filter(Boolean).map(([name, value, remark, below]) =>
-    el("div", { class: value.length > 12 ? "card names" : "card" }, el("span", {}, name), el("b", {}, value), el("small", {}, remark || ""), below)));
+    el("div", { class: value.length > 12 ? "card names" : "card" }, el("span", {}, name), el("b", {}, value), el("small", {}, kept(remark || "")), below)));
 }
 
 // Columns are [name, row => text or an element, kind]: "words" where it is not a number, "long" where it is many,

@@ -10,9 +10,8 @@ const usable_of = (s) => s.usable_memory ? memory_of(s) * s.usable_memory : memo
 const runs_in = (s) => s.runs_in && s.runs_in.map((one) => FRAMEWORKS[one] || one).join(", ") || "here only";
 const interval = (s) => s.interval_s ? `${seconds(s.interval_s[0])} to ${seconds(s.interval_s[1])}` : "";
 
-// The sentences below the title: the first is the answer. A number keeps its unit on its line.
+// The sentences below the title: the first is the answer.
 function say(lines) {
-  const kept = (line) => line.replace(/(\d) (?=(%|[kKMGT]?i?B|[mµn]?s|min|h)(?!\w))/g, "$1\u00a0");
   $("verdict").replaceChildren(...lines.map((line) => el("p", {}, kept(line))));
 }
 
