@@ -13,6 +13,7 @@
 #include "commands/measure.hpp"
 #include "commands/what_if.hpp"
 #include "flags.hpp"
+#include "serve/server.hpp"
 
 namespace tawpipe::sim {
 
@@ -197,6 +198,24 @@ Command add_what_if(CLI::App& parent) {
   return {app, [request] { return run_what_if(*request); }};
 }
 
+Command add_serve(CLI::App& parent) {
+  const auto request = std::make_shared<ServeRequest>();
+  CLI::App* app = add_command(parent, "serve", "The pages of plan and compare in a browser, on this machine only");
+  const auto add = [&](const char* flag, int& value, const char* text, const char* type, int least, int most) {
+    app->add_option(flag, value, text)->type_name(type)->group("Server")->check(CLI::Range(least, most));
+  };
+  add("--port", request->port, "Of 127.0.0.1 (default 8471); 0: any that is free", "N", 0, 65535);
+  add("--time-limit", request->time_limit, "Seconds of one answer (default 120); plan then shows the best so far", "SECONDS", 1,
+      86400);
+  add("--jobs", request->jobs, "Answers that are computed at once (default 2)", "N", 1, 64);
+  finish(*app,
+         "Ctrl-C ends it.\n\n"
+         "Examples:\n"
+         "  tawpipe serve\n"
+         "  tawpipe serve --port 9000 --time-limit 600");
+  return {app, [request] { return run_serve(*request); }};
+}
+
 }  // namespace
 
 std::vector<Command> add_instruments(CLI::App& app) {
@@ -229,6 +248,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   commands.push_back(add_compare_timelines(app));
   commands.push_back(add_doctor(app));
   commands.push_back(add_what_if(app));
+  commands.push_back(add_serve(app));
   return commands;
 }
 

@@ -32,7 +32,7 @@ ELSEWHERE = {
 }
 PATTERNS = {
     " ...": "a pattern; its flags are checked", "NAME": "a pattern; docs.pictures draws each of them", "truth/": "reads data of others",
-    "--backend": "needs MPI or a GPU",
+    "--backend": "needs MPI or a GPU", "tawpipe serve": "serves until it is told to end; cli.serve asks it",
     "measure --out": "needs a GPU; software_gpu.measure runs it", "kernels:file=": "reads what that gave",
     "--kineto": "reads traces of a real job; cli/measured_test.cpp has one", "64 --cost measured:cost.json": "reads what those traces gave", "COMMAND": "a pattern",
 }
