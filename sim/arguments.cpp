@@ -176,15 +176,15 @@ constexpr OtherName same_flags[] = {{"--tp", "--tensor-parallel"},
                                     {"--gbs", "--global-batch"},
                                     {"--global-batch-size", "--global-batch"},
                                     {"--mbs", "--microbatch"},
-                                    {"--micro-batch-size", "--microbatch"}};
+                                    {"--micro-batch-size", "--microbatch"},
+                                    {"--precision", "--gemm-format"}};
 /// Names for what our flags say in another way: suggested.
 constexpr OtherName like_flags[] = {{"--context-length", "--sequence"},
                                     {"--batch-size", "--global-batch"},
                                     {"--gpus", "--cluster"},
                                     {"--nodes", "--cluster"},
                                     {"--gpu", "--device"},
-                                    {"--fp8", "--products"},
-                                    {"--precision", "--products"},
+                                    {"--fp8", "--gemm-format"},
                                     {"--zero", "--shard-states"}};
 
 /// A flag by the name that the command has for it; others as they are.

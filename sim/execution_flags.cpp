@@ -94,7 +94,7 @@ void ExecutionCommands::add_train(CLI::App& app) {
   train.add_flag("--graph", request.execution.graph, "cuda: every step but the first is one launch of a CUDA graph")
       ->group("Execution");
   train
-      .add_flag("--try-products", request.execution.try_products,
+      .add_flag("--try-gemms", request.execution.try_products,
                 "cuda: try several algorithms of each matrix product and take the fastest; the last bits may then\n"
                 "differ from run to run")
       ->group("Execution");

@@ -95,13 +95,12 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
             "Problem");
-  add_text(app, "--products", request.products,
-           "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4", "FORMAT",
-           "Problem");
+  add_text(app, "--gemm-format", request.products,
+           "Format of the layers' GEMMs: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4", "FORMAT", "Problem");
   add_text(app, "--gathered-weights", request.gathered_weights,
-           "Ranks that gather weights gather them in the model's numbers (default), or those of layers in the products' 8\n"
-           "bits: model or products",
-           "model|products", "Problem");
+           "Ranks that gather weights gather them in the model's numbers (default), or those of layers in the GEMMs' 8\n"
+           "bits: model or gemm",
+           "model|gemm", "Problem");
   add_text(app, "--attention", request.attention,
            "Attention is one kernel, or writes the scores of all pairs of tokens as before 2022: fused (default) or\n"
            "unfused",
@@ -182,8 +181,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
                "PARAMETERS", "Layout");
   add_text(app, "--tp-comm-overlap", request.tensor_overlap,
-           "Collectives of tensor parallelism overlap the products before and after them: on or off (default)", "on|off",
-           "Layout");
+           "Collectives of tensor parallelism overlap the GEMMs before and after them: on or off (default)", "on|off", "Layout");
   add_text(app, "--limit", request.limit,
            "Memory that the simulation may take; larger iterations are refused\n(default 4GiB, or half of this machine's)",
            "SIZE", "Problem");

@@ -54,7 +54,7 @@ Command add_measure(CLI::App& parent) {
       ->check(CLI::Range(0, 1023));
   app->add_option("--device", request->device, "Whose data sheet the shares are of (default: by the name of its driver)")
       ->type_name("NAME");
-  app->add_option("--largest", request->largest, "Rows of the largest products, a multiple of 64 (default 8192)")
+  app->add_option("--largest", request->largest, "Rows of the largest GEMMs, a multiple of 64 (default 8192)")
       ->type_name("N")
       ->check(CLI::Range(64, 65536));
   app->add_option("--out,--json", request->out, "Write what was measured and found as JSON, for --cost kernels:file=FILE")

@@ -152,7 +152,7 @@ void take_model_flags(const Request& request, bool says_fusion, Transformer& mod
     if (model.products != ProductFormat::fp8) model.narrow_gathers = false;
   }
   if (!request.gathered_weights.empty())
-    model.narrow_gathers = one_of_two("--gathered-weights", request.gathered_weights, "products", "model");
+    model.narrow_gathers = one_of_two("--gathered-weights", request.gathered_weights, "gemm", "model");
   if (!request.attention.empty()) model.fused_attention = one_of_two("--attention", request.attention, "fused", "unfused");
   if (!request.layer_code.empty()) model.code = parse_layer_code(request.layer_code);
   if (!request.early_stop.empty()) model.early_stop = one_of_two("--early-stop", request.early_stop, "on", "off");
@@ -216,7 +216,7 @@ void check_products(const Problem& problem) {
   const ProductFormat format = problem.model->products;
   if (!is_narrow(format)) return;
   if (!std::holds_alternative<KernelCost>(problem.cost)) {
-    throw InputError(concat("products in ", name(format), " are predicted by --cost kernels only"));
+    throw InputError(concat("GEMMs in ", name(format), " are predicted by --cost kernels only"));
   }
   for (int rank = 0; rank < problem.cluster.ranks(); ++rank) {
     const DeviceSpec& device = problem.cluster.device(Rank{rank});
@@ -224,12 +224,13 @@ void check_products(const Problem& problem) {
     const KnownDevice* const known = find_device(device.name);
     if (format == ProductFormat::mxfp8 && known != nullptr && known->sm < 100) {  // Transformer Engine, MXFP8BlockScaling
       throw InputError(concat("device ", quote(device.name),
-                              " has no products in mxfp8, which begin with B200; choose --products ",
+                              " has no GEMMs in mxfp8, which begin with B200; choose --gemm-format ",
                               device.peak_fp8.value() > 0 ? "fp8" : "16bit"));
     }
     if ((four ? device.peak_fp4 : device.peak_fp8).value() > 0) continue;
-    throw InputError(concat("device ", quote(device.name), " has no products in ", name(format),
-                            "; choose --products 16bit, or give its ", four ? "peak_fp4" : "peak_fp8", " in the cluster's file"));
+    throw InputError(concat("device ", quote(device.name), " has no GEMMs in ", name(format),
+                            "; choose --gemm-format 16bit, or give its ", four ? "peak_fp4" : "peak_fp8",
+                            " in the cluster's file"));
   }
 }
 

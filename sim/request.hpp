@@ -41,7 +41,7 @@ struct Request {
   std::string offload = "off";
   std::int64_t loss_chunk = 0;   ///< entries of the vocabulary at a time; 0: the model's own, all
   std::string products;          ///< "": the model's own, 16bit
-  std::string gathered_weights;  ///< model or products; "": the model's own, model
+  std::string gathered_weights;  ///< model or gemm; "": the model's own, model
   std::string attention;         ///< fused or unfused; "": the model's own, fused
   std::string layer_code;        ///< "": the model's own, megatron
   std::string early_stop;        ///< on or off; "": as the layer code does

@@ -82,7 +82,7 @@ void leave_open(CLI::App& app, Request& request) {
   text("--overlap-grad-reduce",
        "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off");
   text("--overlap-param-gather", "New weights are gathered while the next iteration's forwards begin: on (default) or off");
-  text("--tp-comm-overlap", "Tensor-parallel collectives overlap products: on (default, where their format allows it) or off");
+  text("--tp-comm-overlap", "Tensor-parallel collectives overlap GEMMs: on (default, where their format allows it) or off");
 }
 
 Command add_plan(CLI::App& parent) {
@@ -97,9 +97,9 @@ Command add_plan(CLI::App& parent) {
       ->delimiter(',');
   add_option_flag(*app, request, "every schedule that has it");
   add_problem_flags(*app, request, "any");
-  app->get_option("--products")
+  app->get_option("--gemm-format")
       ->description(
-          "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of\n"
+          "Format of the layers' GEMMs: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of\n"
           "several, comma-separated, the fastest")
       ->type_name("FORMATS");
   leave_open(*app, request);

@@ -19,10 +19,10 @@ VOCAB = 32768 // DIVISOR
 
 # name: (hidden, intermediate, heads, key and value heads, layers), (sequence, sequences a step), flags of both, flags of train
 SHAPES = {"2048": (2048, 8192, 32, 8, 8), "4096": (4096, 14336, 32, 8, 4)}
-RUNS = [("2048", (4096, 8), (), ()), ("2048", (4096, 8), (), ("--graph", "--try-products")),
-        ("2048", (4096, 8), ("--recompute", "full"), ("--try-products",)),
-        ("2048", (4096, 8), ("--offload", "activations"), ("--try-products",)),
-        ("2048", (512, 16), (), ()), ("2048", (512, 16), (), ("--graph",)), ("4096", (8192, 4), (), ("--try-products",))]
+RUNS = [("2048", (4096, 8), (), ()), ("2048", (4096, 8), (), ("--graph", "--try-gemms")),
+        ("2048", (4096, 8), ("--recompute", "full"), ("--try-gemms",)),
+        ("2048", (4096, 8), ("--offload", "activations"), ("--try-gemms",)),
+        ("2048", (512, 16), (), ()), ("2048", (512, 16), (), ("--graph",)), ("4096", (8192, 4), (), ("--try-gemms",))]
 
 
 def seconds_of(steps):

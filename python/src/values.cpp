@@ -154,7 +154,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("overlap_param_gather", &sim::Request::overlap_gathers)
       .def_rw("bucket", &sim::Request::bucket)
       .def_rw("tp_comm_overlap", &sim::Request::tensor_overlap)
-      .def_rw("products", &sim::Request::products)
+      .def_rw("gemm_format", &sim::Request::products)
       .def_rw("gathered_weights", &sim::Request::gathered_weights)
       .def_rw("swiglu", &sim::Request::swiglu)
       .def_rw("attention", &sim::Request::attention)

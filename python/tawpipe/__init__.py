@@ -230,7 +230,7 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
-            recompute: str = "", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
+            recompute: str = "", offload: str = "off", gemm_format: str = "", gathered_weights: str = "", swiglu: str = "",
             attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
             loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
             cuda_graphs: str = "none", hold_sms: str = "", **switches: Switch) -> Comparison:
@@ -249,8 +249,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         baselines: Each with full recomputation and its standard options, or as `tawpipe reproduce tawpipe` runs it, in place of
             its best.
         offload: What lies in host memory between its uses: "activations", "activations:20" (of each device's first 20 layers), "optimizer" or both with "+".
-        products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
-        gathered_weights: "products": FSDP gathers the layers' weights in the 8 bits of their products; "" or "model": the model's.
+        gemm_format: Format of the layers' GEMMs: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
+        gathered_weights: "gemm": FSDP gathers the layers' weights in the 8 bits of their GEMMs; "" or "model": the model's.
         swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.
         attention: "fused" (default) or "unfused": whether the scores of all pairs of tokens are written.
         layer_code: Whose kernels run the layers: "megatron" (default), "megatron-unfused", "torchtitan", "torchtitan-eager" or
@@ -273,7 +273,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         InputError: For anything missing or impossible.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format,
                        gathered_weights, swiglu, expert_parallel)
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
@@ -287,7 +287,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
-             recompute: str = "full", offload: str = "off", products: str = "", gathered_weights: str = "", swiglu: str = "",
+             recompute: str = "full", offload: str = "off", gemm_format: str = "", gathered_weights: str = "", swiglu: str = "",
              attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
              loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
              cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", price: float | str = 0,
@@ -305,7 +305,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         ScheduleError: For a schedule that cannot run.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products,
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format,
                        gathered_weights, swiglu, expert_parallel)
     _set_switches(request, switches)
     _set_code(request, attention, layer_code, early_stop)
@@ -326,7 +326,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          data_parallel: int = 0, layout: str = "any", recompute: str = "any", offload: str = "off",
          sequence_parallel: bool | None = None, shard_states: str | None = None, reshard: str | None = None,
          overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None, bucket: int | None = None,
-         tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, products: str = "", gathered_weights: str = "",
+         tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, gemm_format: str = "", gathered_weights: str = "",
          swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
          gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
          dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "",
@@ -368,7 +368,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     """
     flags = _core.PlanFlags()
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
-                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products, gathered_weights, swiglu,
+                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format, gathered_weights, swiglu,
                     expert_parallel)
     _set_code(base, attention, layer_code, early_stop)
     _put(base, layout=layout, dtype=dtype, loss_dtype=loss_dtype)
@@ -505,7 +505,7 @@ def _names(name: str, values: object) -> list[str]:
 
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products="",
+             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format="",
              gathered_weights="", swiglu="", expert_parallel=1) -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
@@ -515,7 +515,7 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.options = [f"{key}={_option(value)}" for key, value in (options or {}).items()]
     _put(request, sequence=sequence, global_batch=global_batch, microbatches=microbatches, microbatch=str(microbatch),
          tensor_parallel=tensor_parallel, context_parallel=context_parallel, expert_parallel=expert_parallel,
-         data_parallel=data_parallel, recompute=recompute, offload=offload, products=products,
+         data_parallel=data_parallel, recompute=recompute, offload=offload, gemm_format=gemm_format,
          gathered_weights=gathered_weights, swiglu=swiglu, usable_memory=usable_memory, cost=cost, hold_sms=hold_sms)
     return request
 

@@ -20,7 +20,7 @@ std::string notes(const ProfileCalibration& found) {
   const MeasuredCost& cost = found.calibration.cost;
   std::string text;
   if (found.products > 0) {
-    text += fmt::format("{} matrix products: {}, {} of the peak", format_count(static_cast<std::int64_t>(found.products)),
+    text += fmt::format("{} GEMMs: {}, {} of the peak", format_count(static_cast<std::int64_t>(found.products)),
                         format_flops_rate(FlopsPerSecond{found.product_rate}), format_percent(found.product_share));
     text += found.product_share <= 1 ? fmt::format(" (--cost kernels:products={:.3f})\n", found.product_share)
                                      : std::string{": these devices are slower than those of the traces\n"};

@@ -83,7 +83,7 @@ const std::map<std::string_view, std::vector<std::string>>& known_values() {
       {"--expert-dispatch", names_of<ExpertDispatch, expert_dispatches>()},
       {"--shard-states", names_of<StateSharding, state_shardings>()},
       {"--reshard", names_of<Reshard, reshards>()},
-      {"--products", names_of<ProductFormat, product_formats>()},
+      {"--gemm-format", names_of<ProductFormat, product_formats>()},
       {"--layer-code", names_of<LayerCode, layer_codes>()},
       {"--emit", names_of<Framework, frameworks>()},
       {"--cost", {"kernels", "roofline", "fixed:", "measured:"}},

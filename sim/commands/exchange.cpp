@@ -153,7 +153,7 @@ void check_known_work(const Request& given, const Workload& known, const std::st
       !given.recompute.empty() && given.recompute != "auto" && parse_recompute_flag(given.recompute).policy != known.recompute(),
       name(known.recompute()));
   const std::string_view products = name(own ? own->products : ProductFormat::bits16);
-  agree("--products", !given.products.empty() && given.products != products, products);
+  agree("--gemm-format", !given.products.empty() && given.products != products, products);
   if (given.offload != "off") throw InputError("--offload has no effect with --schedule-file; leave one of the two out");
 }
 

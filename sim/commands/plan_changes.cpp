@@ -93,7 +93,7 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";
-    trials.push_back({{"GEMMs in 8 bits (--products fp8)"}, {}, around_best(resolve_plan(narrow), best)});
+    trials.push_back({{"GEMMs in 8 bits (--gemm-format fp8)"}, {}, around_best(resolve_plan(narrow), best)});
   }
   return trials;
 }

@@ -67,7 +67,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.embedding_is_layer && !plan.layout.balanced_stages) text += " --account-for-embedding-in-pipeline-split";
   if (base.loss_is_layer && !plan.layout.balanced_stages) text += " --account-for-loss-in-pipeline-split";
   if (request.problem.tensor_overlap && mesh.tensor > 1) add("--tp-comm-overlap", "on");
-  for (const auto& [flag, value] : {std::pair{"--products", &base.products},
+  for (const auto& [flag, value] : {std::pair{"--gemm-format", &base.products},
                                     {"--gathered-weights", &base.gathered_weights},
                                     {"--attention", &base.attention},
                                     {"--layer-code", &base.layer_code},
@@ -232,7 +232,7 @@ Json result_json(const Planned& planned) {
   for (const Planned::Format& format : planned.formats) {
     Json one{{"format", format.products}, {"makespan_s", nullptr}};
     if (format.makespan) one["makespan_s"] = to_seconds(*format.makespan);
-    json["products"].push_back(std::move(one));
+    json["gemm_formats"].push_back(std::move(one));
   }
   json["changes"] = Json::array();
   for (const Planned::Change& change : planned.changes) {

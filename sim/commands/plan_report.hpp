@@ -19,7 +19,7 @@ struct Today;
 
 /// One search and the data for printing it.
 struct Planned {
-  /// The best plan with one of the formats that --products lists; none: nothing fits.
+  /// The best plan with one of the formats that --gemm-format lists; none: nothing fits.
   struct Format {
     std::string products;
     std::optional<Duration> makespan;

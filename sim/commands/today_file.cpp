@@ -49,7 +49,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
   Request& base = flags.base;
   if (job.products && base.products.empty()) {
     base.products = name(*job.products);
-    if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "products";
+    if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "gemm";
   }
   if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
   if (!job.fused_attention && base.attention.empty()) base.attention = "unfused";

@@ -28,7 +28,7 @@ std::string advised(const support::Result& result) {
 
 TEST_CASE("the command that compare prints carries each flag, and fits") {
   const std::string given =
-      "compare --cluster dgx-h100*4 --model llama-3-70b --sequence 32768 --global-batch 32 --products fp8 --schedules 1f1b "
+      "compare --cluster dgx-h100*4 --model llama-3-70b --sequence 32768 --global-batch 32 --gemm-format fp8 --schedules 1f1b "
       "--microbatch 1 --gradient-dtype float32 --loss-dtype model --option overlap=off --usable-memory=0.9";
   const support::Result result = run(given);
   const std::string command = advised(result);

@@ -74,7 +74,7 @@ TEST_CASE("answers begin with a sentence that has an interval, in the field's wo
   const NarrowTerminal terminal;
   const std::vector<std::string> problems{
       "--cluster dgx-h100 --model llama-3-8b --sequence 8192 --global-batch 64",
-      "--cluster dgx-h100*2 --model llama-2-13b --sequence 4096 --global-batch 64 --products fp8",
+      "--cluster dgx-h100*2 --model llama-2-13b --sequence 4096 --global-batch 64 --gemm-format fp8",
       "--cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 96 --cost roofline",
       "--cluster dgx-a100*2 --model gpt-3-175b --sequence 2048 --global-batch 64 --device B200-180G",
       "--cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16",

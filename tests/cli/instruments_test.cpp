@@ -75,7 +75,7 @@ TEST_CASE("an improved schedule is faster, and simulates as the search said") {
   CHECK(run("validate --schedule-file " + file + of_24_sequences).code == 0);
   const std::string alone = "simulate --cluster 3x1 --schedule-file " + file;
   for (const std::string wrong : {"--model llama-8x512", "--sequence 64", "--global-batch 3", "--microbatch 7",
-                                  "--recompute selective", "--products fp8"}) {
+                                  "--recompute selective", "--gemm-format fp8"}) {
     support::check_refused(run(alone + " " + wrong), {wrong.substr(0, wrong.find(' ')) + " is not what"});
   }
   support::check_refused(run(alone + " --offload optimizer"), {"--offload has no effect with --schedule-file"});

@@ -47,7 +47,7 @@ TEST_CASE("a trace of PyTorch's profiler gives times that predict") {
   CAPTURE(found.err);
   REQUIRE(found.code == 0);
   CHECK(found.out.find("messages between nodes") != std::string::npos);
-  CHECK(found.out.find("18 matrix products: 344 TFLOPS, 34.7% of the peak (--cost kernels:products=0.347)") != std::string::npos);
+  CHECK(found.out.find("18 GEMMs: 344 TFLOPS, 34.7% of the peak (--cost kernels:products=0.347)") != std::string::npos);
   const json file = json::parse(support::read_file(cost));
   CHECK(file.at("device") == "H100-80G");
   CHECK(file.at("software") == "PyTorch's profiler, NCCL 2.21.5");

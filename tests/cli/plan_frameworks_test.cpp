@@ -168,7 +168,7 @@ TEST_CASE("a plan for another framework than today's has that framework's kernel
 TEST_CASE("the best of several formats of products is written as settings") {
   const auto printed =
       run("plan --emit megatron --cluster 2x4 --device H100-80G --model llama-8x4096 --sequence 2048 --global-batch 16 "
-          "--products 16bit,fp8");
+          "--gemm-format 16bit,fp8");
   CHECK(printed.code == 0);
   CHECK(printed.out.find("--fp8-format") != std::string::npos);
 }
@@ -201,7 +201,7 @@ TEST_CASE("torchtitan's products in 8 bits, and gathers of their weights, are pl
   CHECK(answer.at("today").at("notes").empty());
   const std::string command = answer.at("today").at("command");
   CHECK(command.find("--model llama-3-8b ") != std::string::npos);
-  CHECK(command.find("--products fp8 --gathered-weights products") != std::string::npos);
+  CHECK(command.find("--gemm-format fp8 --gathered-weights gemm") != std::string::npos);
   CHECK(command.find("--layer-code torchtitan-eager") != std::string::npos);  // not compiled
 }
 

@@ -37,16 +37,16 @@ std::vector<std::string> arguments_of(std::string command) {
 TEST_CASE("of several formats of products the fastest is planned, and what the others cost is told") {
   const std::string problem =
       "plan --cluster dgx-h100 --model llama-3.2-1b --sequence 8192 --global-batch 16 --top 1 --schedules fsdp,ddp";
-  const json answer = parsed(run(problem + " --products 16bit,fp8 --json -"));
+  const json answer = parsed(run(problem + " --gemm-format 16bit,fp8 --json -"));
   const json alone = parsed(run(problem + " --json -"));
-  REQUIRE(answer.at("products").size() == 2);
-  CHECK(answer.at("products")[0].at("format") == "16bit");
-  CHECK(answer.at("products")[0].at("makespan_s") == alone.at("plans")[0].at("makespan_s"));
-  CHECK(answer.at("products")[1].at("makespan_s") == answer.at("plans")[0].at("makespan_s"));
+  REQUIRE(answer.at("gemm_formats").size() == 2);
+  CHECK(answer.at("gemm_formats")[0].at("format") == "16bit");
+  CHECK(answer.at("gemm_formats")[0].at("makespan_s") == alone.at("plans")[0].at("makespan_s"));
+  CHECK(answer.at("gemm_formats")[1].at("makespan_s") == answer.at("plans")[0].at("makespan_s"));
   CHECK(answer.at("plans")[0].at("makespan_s") < alone.at("plans")[0].at("makespan_s"));
-  CHECK(answer.at("plans")[0].at("command").get<std::string>().find("--products fp8") != std::string::npos);
-  CHECK(run(problem + " --products 16bit,fp8").out.find("GEMMs in 16bit: ") != std::string::npos);
-  support::check_refused(run(problem + " --products 16bit,fp9"), {"fp9", "fp8"});
+  CHECK(answer.at("plans")[0].at("command").get<std::string>().find("--gemm-format fp8") != std::string::npos);
+  CHECK(run(problem + " --gemm-format 16bit,fp8").out.find("GEMMs in 16bit: ") != std::string::npos);
+  support::check_refused(run(problem + " --gemm-format 16bit,fp9"), {"fp9", "fp8"});
   support::check_refused(run(problem + " --moment-dtype bfloat16 --emit torchtitan"), {"--moment-dtype", "--emit"});
   support::check_refused(run(problem + " --master-dtype float16 --emit torchtitan"), {"--master-dtype", "--emit"});
   const std::string all = run(problem + " --moment-dtype bfloat16 --master-dtype none --emit torchtitan").out;
@@ -219,8 +219,8 @@ TEST_CASE("a plan that cannot be is refused") {
   support::check_refused(run("plan --cost fixed:forward=1s" + small), {"fixed"});
   support::check_refused(run("plan --price 0" + small), {"--price", "above 0"});
   support::check_refused(run("plan --tensor-parallel 3" + small), {"no layout of 8 devices has tensor 3", "must divide"});
-  support::check_refused(run("plan --products mxfp8 --device H100-80G --cluster 2x4" + problem_of_small),
-                         {"H100-80G", "no products in mxfp8", "--products fp8"});
+  support::check_refused(run("plan --gemm-format mxfp8 --device H100-80G --cluster 2x4" + problem_of_small),
+                         {"H100-80G", "no GEMMs in mxfp8", "--gemm-format fp8"});
 }
 
 TEST_CASE("where nothing else fits, what lies in host memory is planned") {

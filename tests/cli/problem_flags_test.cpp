@@ -81,8 +81,8 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
     return sum;
   };
   const double plain = time("");
-  CHECK(time(" --products fp8") < plain);
-  CHECK(time(" --products fp8-rows --layer-code torchtitan") > time(" --products fp8"));
+  CHECK(time(" --gemm-format fp8") < plain);
+  CHECK(time(" --gemm-format fp8-rows --layer-code torchtitan") > time(" --gemm-format fp8"));
   CHECK(time(" --attention unfused") > plain);
   CHECK(time(" --layer-code torchtitan-eager") > time(" --layer-code torchtitan"));
   CHECK(time(" --layer-code composer") > plain);
@@ -94,11 +94,11 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   CHECK(recomputing(" --early-stop on") < recomputing(""));
   CHECK(recomputing(" --layer-code torchtitan --early-stop off") > recomputing(" --layer-code torchtitan"));
   support::check_refused(run(problem + " --early-stop yes"), {"--early-stop", "on", "off"});
-  const std::string narrow = " --products fp8 --layer-code torchtitan";
-  CHECK(time(narrow + " --gathered-weights products") < time(narrow));
+  const std::string narrow = " --gemm-format fp8 --layer-code torchtitan";
+  CHECK(time(narrow + " --gathered-weights gemm") < time(narrow));
   CHECK(time(narrow + " --gathered-weights model") == time(narrow));
-  support::check_refused(run(problem + " --gathered-weights products"), {"gathered in 8 bits", "fp8"});
-  support::check_refused(run(problem + narrow + " --gathered-weights fp8"), {"--gathered-weights", "products", "model"});
+  support::check_refused(run(problem + " --gathered-weights gemm"), {"gathered in 8 bits", "fp8"});
+  support::check_refused(run(problem + narrow + " --gathered-weights fp8"), {"--gathered-weights", "gemm", "model"});
   // 4 bytes less for each parameter, which one device owns.
   CHECK(memory("") - memory(" --moment-dtype bfloat16") == doctest::Approx(4 * 3'212'749'824.0).epsilon(1e-3));
   CHECK(memory("") - memory(" --master-dtype float16") == doctest::Approx(2 * 3'212'749'824.0).epsilon(1e-3));
@@ -136,8 +136,8 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
       {"part of a layer", "'mpl'", "'mlp'"});
   support::check_refused(run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --recompute full:0"),
                          {"--recompute full:LAYERS", "'0'"});
-  support::check_refused(run(problem + " --products nvfp4"), {"H100-80G", "nvfp4", "peak_fp4"});
-  support::check_refused(run(problem + " --products fp8 --cost roofline"), {"fp8", "--cost kernels"});
+  support::check_refused(run(problem + " --gemm-format nvfp4"), {"H100-80G", "nvfp4", "peak_fp4"});
+  support::check_refused(run(problem + " --gemm-format fp8 --cost roofline"), {"fp8", "--cost kernels"});
   support::check_refused(run(problem + " --attention none"), {"--attention", "unfused"});
 }
 

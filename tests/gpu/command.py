@@ -74,7 +74,7 @@ def main():
         check(train(folder, "by graph", *cuda, "2x2", "--gpus", "1", "--graph") == virtual, "a graph gives the same bits")
         chunked = train(folder, "a loss in chunks", *cuda, "2x2", "--gpus", "1", "--loss-chunk", "20")
         check(near(chunked, host, 1e-5), "a loss in chunks trains alike")
-        tried = train(folder, "tried products", *cuda, "1x2", "--gpus", "1", "--try-products")
+        tried = train(folder, "tried GEMMs", *cuda, "1x2", "--gpus", "1", "--try-gemms")
         check(near(tried, host, 1e-5), "products that were tried train alike")
         for dtype in ("bf16", "f16"):
             rounded = train(folder, dtype, *cuda, "1x2", "--gpus", "1", "--dtype", dtype)

@@ -126,10 +126,10 @@ class Answers(unittest.TestCase):
     def test_weights_are_gathered_in_8_bits(self):
         def gathered(**more):
             schedule = tawpipe.simulate("fsdp", cluster="dgx-h100", model="llama-3-8b", sequence=4096, global_batch=8,
-                                        products="fp8", **more).schedule
+                                        gemm_format="fp8", **more).schedule
             return int(schedule.task_bytes[schedule.tasks["op"] == tawpipe.OPS.index("all_gather")].sum())
-        self.assertLess(gathered(gathered_weights="products"), 0.7 * gathered())
-        with self.assertRaisesRegex(tawpipe.InputError, "products"):
+        self.assertLess(gathered(gathered_weights="gemm"), 0.7 * gathered())
+        with self.assertRaisesRegex(tawpipe.InputError, "gemm"):
             gathered(gathered_weights="fp8")
 
     def test_swiglu_is_fused_unless_said_otherwise(self):

@@ -308,7 +308,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "weights are bfloat16 or float32");
   reasons.add_if(job.model && is_narrow(job.model->products) && job.model->products != ProductFormat::fp8 &&
                      job.model->products != ProductFormat::fp8_rows,
-                 "products in 8 bits have one scale a tensor or one a row (--products fp8, fp8-rows)");
+                 "products in 8 bits have one scale a tensor or one a row (--gemm-format fp8, fp8-rows)");
   reasons.add_if(job.model && job.model->narrow_gathers && !fsdp && !all,
                  "weights in 8 bits are gathered where they are sharded");
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
