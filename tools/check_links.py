@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ["bench", "docs", "examples", "sim", "tests", "tools"]
@@ -35,8 +36,9 @@ def check_links(path, text):
 
 
 def check_table(text):
+    made = tomllib.loads(text)["generated"]
     for name in re.findall(r'"(\w+/[\w/]+\.\w+)"', re.sub("#.*", "", text)):
-        if not (ROOT / "include/tawpipe" / name).exists():
+        if name not in made and not (ROOT / "include/tawpipe" / name).exists():
             yield f"{name} is listed, and there is no such header"
 
 
