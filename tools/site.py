@@ -36,7 +36,7 @@ def command_pages():
     """{name: Markdown} of all commands: their pages of docs/commands/ and what `tawpipe help` says of them."""
     found = {}
     for page in sorted((root / "docs" / "commands").glob("*.md")):
-        text = page.read_text().replace("](../", "](")
+        text = re.sub(r"\]\((\w[\w-]*)\.md", r"](command-\1.md", page.read_text()).replace("](../", "](")  # siblings first
         for command in commands(tawpipe):
             if command and command[0] == page.stem:
                 text += f"\n## {' '.join(['help', *command])}\n\n```text\n{help_of(tawpipe, command).strip()}\n```\n"

@@ -212,7 +212,7 @@ class Plans(unittest.TestCase):
                 tawpipe.plan(cluster="2x4", today=script)
         with self.assertRaisesRegex(tawpipe.InputError, "'--sequence-parallel'"):
             tawpipe.plan(cluster="2x4", today="--sequence-parallel")
-        with self.assertRaisesRegex(tawpipe.InputError, "--vocab-size say how the file of --today is read"):
+        with self.assertRaisesRegex(tawpipe.InputError, "vocab_size say how the file of today is read"):
             tawpipe.plan(**TINY, vocab_size=32000)
 
     def test_compared_schedules_have_the_gap(self):
