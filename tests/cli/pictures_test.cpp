@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "support/command.hpp"
 
@@ -104,10 +105,14 @@ TEST_CASE("a page holds what --json says, with timelines where there are any") {
   CHECK(compared.at("schedules").size() == 2);
   CHECK(page_of(folder, "sweep --vary nodes=1,2 --schedules fsdp" + problem).at("schedules").empty());
   const json plans = page_of(folder, "plan --schedules fsdp,1f1b --top 2" + problem);
-  REQUIRE(plans.at("schedules").size() == 2);
+  const json& answer = plans.at("answer");
+  std::vector<json> drawn{answer.at("use")};  // and the others of those that are shown
   for (std::size_t i = 0; i < 2; ++i) {
-    CHECK(plans.at("schedules")[i].at("summary").at("makespan_ps") == plans.at("answer").at("plans")[i].at("makespan_ps"));
+    if (answer.at("plans")[i].at("command") != answer.at("use").at("command")) drawn.push_back(answer.at("plans")[i]);
   }
+  REQUIRE(plans.at("schedules").size() == drawn.size());
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    CHECK(plans.at("schedules")[i].at("summary").at("makespan_ps") == drawn[i].at("makespan_ps"));
   const json devices = page_of(folder, "plan --schedules fsdp --devices 2..4" + problem);
   REQUIRE(devices.at("schedules").size() == 2);
   CHECK(devices.at("schedules")[1].at("cluster").at("nodes").size() == 2);
