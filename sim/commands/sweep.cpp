@@ -137,10 +137,9 @@ class Sweep {
       const auto [least, most] = std::minmax_element(won[e].begin(), won[e].end(), [&](std::size_t a, std::size_t b) {
         return with_model ? row_of(a).tokens < row_of(b).tokens : row_of(a).makespan_s > row_of(b).makespan_s;
       });
-      text +=
-          concat(text.empty() ? "" : "; ", entry_label(entries_[e]), entries_.size() > 1 ? " is the fastest" : " fits", " at ",
-                 won[e].size(), " of ", points_.size(), points_.size() == 1 ? " point: " : " points: ", speed(row_of(*least)),
-                 won[e].size() > 1 ? concat(" to ", speed(row_of(*most))) : "");
+      text += concat(text.empty() ? entries_.size() > 1 ? "Fastest: " : "Fits: " : "; ", entry_label(entries_[e]), " at ",
+                     won[e].size(), " of ", points_.size(), points_.size() == 1 ? " point, " : " points, ", speed(row_of(*least)),
+                     won[e].size() > 1 ? concat(" to ", speed(row_of(*most))) : "");
     }
     return text.empty() ? "Nothing fits at any point.\n" : text + ".\n";
   }

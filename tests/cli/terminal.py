@@ -75,9 +75,11 @@ check("\x1b[" in on_terminal(["list", "clusters"])[0], "no colour on a terminal"
 version = subprocess.run([tawpipe, "-V"], capture_output=True, text=True)
 check(version.stdout.startswith("tawpipe "), "-V")
 
-# Examples run as they are written, in a folder of their own; those that read files of the user's are left out.
+# Examples run as they are written, in a folder of their own; those that read files of the user's, or that serve until they are
+# ended (tests/cli/serve.py), are left out.
 needs_files = re.compile(r"nccl-tests|\.txt|measured|rank0|trace_rank|dump|\.csv(?! *$)|--schedule-file|--data |--reference|--kineto|"
-                         r"train\.sh|nvidia-smi|mpirun|--backend|source |train |compare-timelines|calibrate|reproduce |measure |kernels:file=")
+                         r"train\.sh|nvidia-smi|mpirun|--backend|source |train |compare-timelines|calibrate|reproduce |measure |"
+                         r"kernels:file=|tawpipe serve")
 machines = pathlib.Path(__file__).resolve().parent.parent / "data" / "topology"
 with tempfile.TemporaryDirectory() as folder:
     for name, of_tests in (("partial.xml", "partial_sm90.xml"), ("topology.conf", "slurm_tree.conf")):
