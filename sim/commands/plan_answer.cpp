@@ -108,15 +108,8 @@ std::string no_layout(const PlanRequest& request) {
 
 /// Adds what a search found with all plans' `offload` in host memory.
 void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
-  for (Plan& plan : found.plans) {
-    plan.layout.offload = offload;
-    result.plans.push_back(std::move(plan));
-  }
-  sort_plans(result.plans);
-  std::erase_if(result.losses, [&](const PlanLoss& loss) {
-    return std::any_of(result.plans.begin(), result.plans.end(),
-                       [&](const Plan& plan) { return plan.choice.schedule == loss.schedule; });
-  });
+  for (Plan& plan : found.plans) plan.layout.offload = offload;
+  add_plans(result, std::move(found.plans));
   for (std::int64_t PlanCounts::*count : {&PlanCounts::candidates, &PlanCounts::impossible, &PlanCounts::memory,
                                           &PlanCounts::time, &PlanCounts::simulated, &PlanCounts::left})
     result.counts.*count += found.counts.*count;

@@ -11,6 +11,15 @@
 
 namespace tawpipe::sim {
 
+void add_plans(PlanResult& result, std::vector<Plan> found) {
+  std::move(found.begin(), found.end(), std::back_inserter(result.plans));
+  sort_plans(result.plans);
+  std::erase_if(result.losses, [&](const PlanLoss& loss) {
+    return std::any_of(result.plans.begin(), result.plans.end(),
+                       [&](const Plan& plan) { return plan.choice.schedule == loss.schedule; });
+  });
+}
+
 std::string chunks_of(const ScheduleChoice& choice) {
   const auto found = choice.options.find("chunks");
   return found == choice.options.end() ? std::string{} : found->second;
@@ -42,9 +51,7 @@ void add_framework_options(const PlanRequest& request, PlanResult& result) {
       break;
     }
   }
-  if (found.empty()) return;
-  std::move(found.begin(), found.end(), std::back_inserter(result.plans));
-  sort_plans(result.plans);
+  if (!found.empty()) add_plans(result, std::move(found));
 }
 
 void add_framework_plans(Planned& planned, const PlanWatch& watch) {
@@ -63,14 +70,13 @@ void add_framework_plans(Planned& planned, const PlanWatch& watch) {
     now.best = nullptr;  // the best of all is known
     return watch(now, planned, "planning for Megatron-LM");
   });
-  for (Plan& plan : found.plans) {
-    const bool known = std::any_of(result.plans.begin(), result.plans.end(), [&](const Plan& one) {
+  std::erase_if(found.plans, [&](const Plan& plan) {
+    return std::any_of(result.plans.begin(), result.plans.end(), [&](const Plan& one) {
       return one.layout == plan.layout && one.choice.schedule == plan.choice.schedule &&
              one.choice.options == plan.choice.options;
     });
-    if (!known) result.plans.push_back(std::move(plan));
-  }
-  sort_plans(result.plans);
+  });
+  add_plans(result, std::move(found.plans));
   result.bound = std::min(result.bound, result.plans.front().summary.makespan);
   result.stopped = result.stopped || found.stopped;
 }

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plan_answer.hpp"
 
 namespace tawpipe::sim {
 
+/// Adds what another search found: no schedule of a plan is among the losses.
+void add_plans(PlanResult& result, std::vector<Plan> found);
 /// The option "chunks" of a schedule; empty: it has none.
 std::string chunks_of(const ScheduleChoice& choice);
 /// Adds the fastest plans with the options that frameworks have for their schedules: of each schedule the

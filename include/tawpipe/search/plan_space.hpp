@@ -368,10 +368,10 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
     if (request.problem.global_batch % mesh.batch_parts() != 0) continue;
     const std::int64_t of_replica = request.problem.global_batch / mesh.batch_parts();
     const std::int64_t most = std::max<std::int64_t>(1, request.problem.most_sequences() / mesh.expert);
+    const auto exchanges = detail::planned_exchanges(request, mesh);
     const bool given = !request.microbatch_sizes.empty();
     for (const std::int64_t size : given ? request.microbatch_sizes : detail::planned_sizes(of_replica, most)) {
       if (of_replica % size != 0) continue;
-      const auto exchanges = detail::planned_exchanges(request, mesh);
       if (exchanges.empty() && !refused) refused = mesh;
       for (const Recompute recompute : request.recompute) {
         for (const auto& exchange : exchanges) layouts.push_back({mesh, recompute, size, exchange});
