@@ -13,6 +13,7 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/megatron.hpp"
+#include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/topology/devices.hpp"
@@ -262,11 +263,14 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (!request.cluster_value && request.cluster.empty())
     throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model = request.model_value;
-  const bool script = !model && request.model.ends_with(".sh");
+  const bool yaml = !model && (request.model.ends_with(".yaml") || request.model.ends_with(".yml"));
+  const bool script = yaml || (!model && request.model.ends_with(".sh"));
   const bool of_file = !model && request.model.empty();
   if (!model && !request.model.empty()) {
-    model =
-        script ? megatron_model(read_text(request.model, "script", 16), one_line(request.model)) : resolve_model(request.model);
+    const std::string text = script ? read_text(request.model, "script", 16) : std::string{};
+    model = yaml     ? yaml_model(text, one_line(request.model))
+            : script ? megatron_model(text, one_line(request.model))
+                     : resolve_model(request.model);
   } else if (!model && known != nullptr && !known->is_abstract()) {
     model = transformer_of(known->model());
   }

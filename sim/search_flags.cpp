@@ -120,10 +120,11 @@ Command add_plan(CLI::App& parent) {
       ->type_name("CHANGE")
       ->group("Problem")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_text(*app, "--today", flags->today,
-           "What is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its\n"
-           "arguments, a torchtitan TOML or a DeepSpeed JSON. It says the problem where no flag does (docs/frameworks.md)",
-           "FILE|-", "Problem");
+  add_text(
+      *app, "--today", flags->today,
+      "What is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its\n"
+      "arguments, a torchtitan TOML, a DeepSpeed JSON or a YAML. It says the problem where no flag does (docs/frameworks.md)",
+      "FILE|-", "Problem");
   app->add_option("--args", flags->args, "The arguments of the script of --today: $1, $2, ...")
       ->type_name("WORD ...")
       ->group("Problem")

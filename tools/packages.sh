@@ -1,7 +1,7 @@
 # Sourced by quickstart and run-tests: installs the Debian packages that are missing, or says which they are.
 # Not: a program of its own.
 
-tawpipe_build_packages=(g++ cmake ninja-build libboost-graph-dev libfmt-dev libcli11-dev nlohmann-json3-dev libpugixml-dev
+tawpipe_build_packages=(g++ cmake ninja-build libboost-graph-dev libfmt-dev libcli11-dev nlohmann-json3-dev libpugixml-dev libyaml-cpp-dev
   libopenblas-pthread-dev libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler)  # not -serial: it gives wrong numbers where several threads multiply
 tawpipe_test_packages=(doctest-dev libbenchmark-dev python3 clang-format pkg-config)
 # Without these some tests skip (`./run-tests --all`).

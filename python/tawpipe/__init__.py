@@ -353,7 +353,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
         what_if: Changes of the cluster that are searched too (`Plans.what_if`): "nodes=8", "network=800Gbps", "device=B200",
             "cluster=hgx-b200x4", several with commas between, with "price=5USD"; "catalogue" for what is usually asked.
         today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its
-            arguments, a torchtitan TOML, a DeepSpeed JSON. It says model, sequence and batch where no argument does.
+            arguments, a torchtitan TOML, a DeepSpeed JSON, a YAML. It says model, sequence and batch where no argument does.
         args, env: What that script is started with: its arguments $1, $2, ..., and variables of its environment.
         strict: Names in that file that are not known are errors; otherwise a note.
         vocab_size: Tokens, where that file names a tokenizer only.

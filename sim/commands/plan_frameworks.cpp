@@ -121,11 +121,16 @@ std::vector<FrameworkJob> changes_of(const FrameworkJob& job, Framework framewor
   return changes;
 }
 
-/// The change in the framework's terms, or ours if it has none.
-std::vector<std::string> words_of(Framework framework, FrameworkJob before, FrameworkJob after, const Transformer& model) {
+/// The change in the file's terms, or ours if it has none.
+std::vector<std::string> words_of(const TodayFile& file, FrameworkJob before, FrameworkJob after, const Transformer& model) {
   before.model = after.model = model;
-  std::vector<std::string> words = changed_settings(framework, before, after);
-  if (words.empty() && before.recompute != after.recompute) words.push_back(concat("recomputation: ", name(*after.recompute)));
+  before.model_name = after.model_name = model.name;
+  const auto settings = [&](const FrameworkJob& job) {
+    return file.kind ? settings_of(*file.kind, job, file.framework) : settings_of(file.framework, job);
+  };
+  std::vector<std::string> words = changed_settings(settings(before), settings(after));
+  if (words.empty() && !file.kind && before.recompute != after.recompute)
+    words.push_back(concat("recomputation: ", name(*after.recompute)));
   return words;
 }
 
@@ -147,7 +152,8 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   std::vector<FrameworkJob> all = changes_of(now, today.file.framework);
   std::erase_if(all, [&](FrameworkJob& one) {
     one.model = model;
-    return !cannot_run(today.file.framework, one).empty() || words_of(today.file.framework, now, one, model).empty();
+    return !cannot_run(today.file.framework, one).empty() || words_of(today.file, now, one, model).empty() ||
+           (today.file.kind && !says(*today.file.kind, today.file.framework, one, today.request.problem.cluster.ranks()));
   });
   std::vector<std::optional<Summary>> results(all.size());
   on_threads(planned.flags.threads > 0 ? planned.flags.threads : all_threads(), all.size(), [&](std::size_t i) {
@@ -159,7 +165,7 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool better = results[i] && results[i]->fits() &&
                         (results[i]->makespan / today.plan.summary.makespan < 0.995 || !today.plan.summary.fits());
-    if (better) today.changes.emplace_back(words_of(today.file.framework, now, all[i], model), *results[i]);
+    if (better) today.changes.emplace_back(words_of(today.file, now, all[i], model), *results[i]);
   }
   std::stable_sort(today.changes.begin(), today.changes.end(),
                    [](const auto& a, const auto& b) { return a.second.makespan < b.second.makespan; });
@@ -168,15 +174,17 @@ Today simulate_today(const Planned& planned, TodayFile file) {
 
 std::vector<std::string> changes_from(const Today& today, const Planned& planned, const Plan& plan) {
   const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
-  return words_of(today.file.framework, today.file.job, job_of(problem, plan.layout, plan.choice),
-                  *planned.request.problem.model);
+  const FrameworkJob job = job_of(problem, plan.layout, plan.choice);
+  const std::optional<YamlKind> kind = today.file.kind;
+  if (kind && !says(*kind, today.file.framework, job, problem.cluster.ranks())) return {};
+  return words_of(today.file, today.file.job, job, *planned.request.problem.model);
 }
 
 std::string today_text(const Today& today, const Planned& planned) {
   const Summary& summary = today.plan.summary;
   std::string text =
       fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
-                  one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule, layout_text(today.plan),
+                  one_line(planned.flags.today), today.file.program(), today.plan.choice.schedule, layout_text(today.plan),
                   today.plan.layout.microbatch_size, recompute_text(today.request, today.plan), format_duration(summary.makespan),
                   format_rounded(summary.tokens_per_device_per_second), format_memory(summary.fullest()),
                   summary.fits() ? "" : ", which does not fit");
@@ -212,7 +220,7 @@ Json today_json(const Today& today, const Planned& planned) {
   Json json = plan_json(planned, today.plan);
   json.erase("least_s");
   json["file"] = one_line(planned.flags.today);
-  json["framework"] = name(today.file.framework);
+  json["framework"] = today.file.kind ? name(*today.file.kind) : name(today.file.framework);
   json["fits"] = today.plan.summary.fits();
   const LoggedRun& run = today.file.job.measured;
   if (run.step_seconds > 0) json["measured_s"] = run.step_seconds;

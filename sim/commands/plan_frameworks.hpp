@@ -3,18 +3,26 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan_report.hpp"
 #include "tawpipe/frameworks/frameworks.hpp"
+#include "tawpipe/frameworks/yaml_job.hpp"
 
 namespace tawpipe::sim {
 
 /// The settings of --today as read, and their framework.
 struct TodayFile {
-  Framework framework = Framework::megatron;
-  FrameworkJob job;
+  Framework framework = Framework::megatron;  ///< of a YAML whose switches and schedules it has
+  FrameworkJob job = {};
+  std::optional<YamlKind> kind = {};  ///< of a YAML
+
+  std::string_view program() const { return kind ? title(*kind) : title(framework); }
+  /// Whether its settings are Megatron-LM's flags, if by other names.
+  bool has_megatron_flags() const { return framework == Framework::megatron && kind != YamlKind::nanotron; }
 };
 
 /// Today's run, simulated.
@@ -47,7 +55,8 @@ void add_own_switches(nlohmann::ordered_json& json, const Planned& planned);
 /// Simulates today's run on the cluster of `planned`, and each single change of its settings.
 Today simulate_today(const Planned& planned, TodayFile file);
 
-/// The settings that turn today's run into a plan, in the framework's words. @pre it runs the plan
+/// The settings that turn today's run into a plan, in the words of its file; none where these cannot say it.
+/// @pre its framework runs the plan
 std::vector<std::string> changes_from(const Today& today, const Planned& planned, const Plan& plan);
 /// The loss of today's run, and its reasons.
 std::string today_text(const Today& today, const Planned& planned);

@@ -151,9 +151,10 @@ std::string verdict_text(const Planned& planned, const Verdict& verdict, const T
              ")", verdict.runs.empty() ? "; no framework runs it" : concat(", in ", titles(verdict.runs, " or ")));
   if (today != nullptr) {
     const double less = 1 - time / today->plan.summary.makespan;
-    text += less > plan_tolerance
-                ? concat(", ", format_percent(less), " less than today; change ", join(changes_from(*today, planned, use), ", "))
-                : std::string{"; nothing faster than today's run was found"};
+    const std::vector<std::string> changes = changes_from(*today, planned, use);
+    text += less <= plan_tolerance ? std::string{"; nothing faster than today's run was found"}
+                                   : concat(", ", format_percent(less), " less than today",
+                                            changes.empty() ? "" : concat("; change ", join(changes, ", ")));
   }
   text += ".\n";
   std::vector<std::string> alike;

@@ -4,9 +4,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "../output_file.hpp"
 #include "plan_frameworks.hpp"
+#include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
@@ -55,6 +57,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
   if (!job.fused_attention && base.attention.empty()) base.attention = "unfused";
   if (job.code != LayerCode::megatron && base.layer_code.empty() && flags.emit.empty()) base.layer_code = name(job.code);
   if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
+  if (!base.model_value && base.model.empty() && !job.model) base.model = job.model_name;
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
     if (!job.model)
@@ -118,14 +121,24 @@ TodayFile read_today(PlanFlags& flags) {
                        .model = base.model_value || !base.model.empty(),
                        .vocab = static_cast<int>(std::min<std::int64_t>(flags.vocab_size, Transformer::max_vocab)),
                        .script = script_inputs(flags),
+                       .path = flags.today,
+                       .node_devices = static_cast<int>(cluster.kinds().front().devices.size()),
                        .strict = flags.strict};
-  TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
-  const bool script = file.framework == Framework::megatron ? !is_megatron_log(text) : is_torchtitan_script(text);
-  if (!script && !(flags.args.empty() && flags.env.empty()))
-    throw InputError(concat(one_line(flags.today), " is no script; leave out --args and --env"));
-  if (flags.vocab_size > 0 && (asked.model || file.framework != Framework::megatron))
+  const std::string source = one_line(flags.today);
+  TodayFile file;
+  if (is_yaml(text, flags.today)) {
+    if (!flags.args.empty()) throw InputError(concat(source, " is no script; leave out --args"));
+    YamlJob yaml = yaml_job(text, source, cluster.ranks(), asked);
+    file = {.framework = yaml.framework, .job = std::move(yaml.job), .kind = yaml.kind};
+  } else {
+    file.framework = framework_of(text, flags.today);
+    const bool script = file.framework == Framework::megatron ? !is_megatron_log(text) : is_torchtitan_script(text);
+    if (!script && !(flags.args.empty() && flags.env.empty()))
+      throw InputError(concat(source, " is no script; leave out --args and --env"));
+    file.job = read_job(file.framework, text, source, cluster.ranks(), asked);
+  }
+  if (flags.vocab_size > 0 && (asked.model || !file.has_megatron_flags()))
     throw InputError("--vocab-size is for a model that Megatron-LM's flags say; leave it out");
-  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), asked);
   FrameworkJob& job = file.job;
   const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
     if (given > 0 && said > 0 && given != said) {

@@ -1,8 +1,11 @@
-// The part of tawpipe::compiled that reads files: Boost.Graph, JSON and pugixml stay in here.
+// The part of tawpipe::compiled that reads files: Boost.Graph, JSON, pugixml and yaml-cpp stay in here.
 // Not: in a program that only links tawpipe::tawpipe.
 #include "compiled/schedules_part.hpp"
+#include "tawpipe/frameworks/megatron.hpp"  // with what predict.cpp compiles
+#include "tawpipe/frameworks/torchtitan.hpp"
 #undef TAWPIPE_BODIES
 #define TAWPIPE_BODIES 1
+#include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_change.hpp"

@@ -51,6 +51,10 @@ torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 24 --hidden-
   --attention-dropout 0 --hidden-dropout 0 --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP \\
   --num-layers-per-virtual-pipeline-stage $MP_VP --micro-batch-size $MICRO --global-batch-size $GLOBAL
 """
+TRAIN_YAML = """model: {model_config: {hidden_size: 2048, num_hidden_layers: 24, num_attention_heads: 16, intermediate_size: 5632}}
+parallelism: {dp: 8, tp: "${TP}", pp: 1, tp_mode: REDUCE_SCATTER}
+tokens: {sequence_length: 4096, micro_batch_size: 1, batch_accumulation_per_replica: 8}
+"""
 FINDS = ("doctor", "validate")  # commands whose answer may be bad news, exit code 1
 
 
@@ -87,6 +91,7 @@ class Reader:
             os.symlink(root / "tests" / "data" / data, os.path.join(self.folder, name))
         pathlib.Path(self.folder, "train.sh").write_text(TRAIN)
         pathlib.Path(self.folder, "run.sh").write_text(RUN)
+        pathlib.Path(self.folder, "train.yaml").write_text(TRAIN_YAML)
         self.environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
 
     def bash(self, script, **variables):

@@ -17,7 +17,7 @@
 
 #include "tawpipe/core/csv.hpp"
 #include "tawpipe/core/parse_units.hpp"
-#include "tawpipe/frameworks/frameworks.hpp"
+#include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/stage_cut.hpp"
@@ -233,6 +233,11 @@ const std::map<std::string_view, Parser>& parsers() {
         {"measured", [](std::string_view text) { parse_measured_json(text); }},
         {"nccl_tests", [](std::string_view text) { read_nccl_tests(text, "fuzz"); }},
         {"held_speeds", [](std::string_view text) { parse_held_speeds(text, "fuzz", "low"); }},
+        {"yaml",
+         [](std::string_view text) {
+           const YamlJob read = yaml_job(text, "fuzz", 16, {.global_batch = 64, .microbatch = 1});
+           expect(read.job.mesh.tensor > 0 && read.job.microbatch_size > 0);
+         }},
         {"megatron", [](std::string_view text) { framework(Framework::megatron, text); }},
         {"torchtitan", [](std::string_view text) { framework(Framework::torchtitan, text); }},
         {"deepspeed", [](std::string_view text) { framework(Framework::deepspeed, text); }},

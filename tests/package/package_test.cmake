@@ -35,7 +35,8 @@ else()
   # The base alone must look for no third party.
   run(${CMAKE_COMMAND} ${common} -B "${work}/base" "-DCMAKE_PREFIX_PATH=${work}/prefix" -DBASE_ONLY=ON
     -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
-    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_pugixml=ON)
+    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_pugixml=ON
+    -DCMAKE_DISABLE_FIND_PACKAGE_yaml-cpp=ON)
   run(${CMAKE_COMMAND} --build "${work}/base")
   run("${work}/base/consumer")
   run(${CMAKE_COMMAND} ${common} -B "${work}/all" "-DCMAKE_PREFIX_PATH=${work}/prefix")

@@ -129,8 +129,7 @@ inline void read_deepspeed_optimizer(ReadSettings<DeepspeedSettings>& read, Fram
 /// The job that DeepSpeed's settings describe, on that many devices.
 /// @param given  taken where the settings are "auto"
 /// @throws InputError  naming setting, line and what would be right
-inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
-  SettingsText settings = json_settings(text, source);
+inline FrameworkJob deepspeed_job(SettingsText settings, int devices, const GivenJob& given = {}) {
   settings.strict = given.strict;
   const std::vector<std::string> filled_in = detail::take_auto(settings);
   const auto is_auto = [&](std::string_view name) {
@@ -167,7 +166,7 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   const bool any_dtype = !s.bf16 && !s.fp16 && (is_auto("bf16.enabled") || is_auto("fp16.enabled"));
   if (any_dtype) {
     read.notes.push_back(
-        concat(source, ": bf16.enabled and fp16.enabled are left to the program; simulated in the model's numbers"));
+        concat(read.text.source, ": bf16.enabled and fp16.enabled are left to the program; simulated in the model's numbers"));
   } else {
     job.dtype = s.bf16 ? Dtype::bf16 : s.fp16 ? Dtype::f16 : Dtype::f32;
   }
@@ -201,6 +200,10 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   }
   job.notes = std::move(read.notes);
   return job;
+}
+
+inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
+  return deepspeed_job(json_settings(text, source), devices, given);
 }
 
 /// Why DeepSpeed's configuration cannot express the job; nothing if it can.

@@ -26,7 +26,9 @@ struct GivenJob {
   bool model = false;  ///< so that the settings need not say it
   int vocab = 0;       ///< tokens, where the settings name a tokenizer only
   ScriptInputs script = {};
-  bool strict = false;  ///< an unknown name is an error
+  std::string path = {};  ///< of the file, beside which those lie that it names; "": read no others
+  int node_devices = 0;   ///< of a node
+  bool strict = false;    ///< an unknown name is an error
 };
 
 /// What a log of training says; 0: nothing.
@@ -73,6 +75,7 @@ struct FrameworkJob {
   bool fused_attention = true;
   std::optional<Transformer> model = {};  ///< if the settings give all of it
   std::string model_lacks = {};           ///< otherwise what is missing
+  std::string model_name = {};            ///< of a known one, where the settings name it only
   std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
   LoggedRun measured = {};                ///< what the same text, a log, says of a run
 
@@ -298,6 +301,13 @@ inline bool same_details(const Transformer& a, const Transformer& b) {
   return a.window == b.window && a.qkv_bias == b.qkv_bias && a.output_bias == b.output_bias && a.mlp_bias == b.mlp_bias &&
          a.qk_norm == b.qk_norm && a.shared_gate == b.shared_gate && a.kinds == b.kinds && a.pattern == b.pattern &&
          a.mtp == b.mtp;
+}
+
+/// The name of a known model of the same sizes and details, if there is one.
+inline void take_known_name(Transformer& model) {
+  for (const models::ModelPreset& preset : models::all()) {
+    if (const Transformer known = preset.make(); same_sizes(known, model) && same_details(known, model)) model.name = preset.name;
+  }
 }
 
 /// @throws InputError  if a value is negative or beyond the limit of sizes and batches

@@ -34,15 +34,17 @@ inline Framework parse_framework(std::string_view text) { return detail::parse_n
 
 /// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file name ending
 /// in .toml) or a script that starts it torchtitan's, another script or a log Megatron-LM's.
-/// @throws InputError  for the name of a YAML or Python file
+/// @throws InputError  for the name of a Python file, or of a YAML, which yaml_job() reads
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
   if (path.ends_with(".toml")) return Framework::torchtitan;
   if (path.ends_with(".sh")) return is_torchtitan_script(text) ? Framework::torchtitan : Framework::megatron;
-  if (path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".py")) {
-    throw InputError(one_line(concat(path, " is in ", path.ends_with(".py") ? "Python" : "YAML",
-                                     ", which is not read; a script with Megatron-LM's flags, torchtitan's TOML and DeepSpeed's "
-                                     "JSON are")));
+  if (path.ends_with(".yaml") || path.ends_with(".yml"))
+    throw InputError(one_line(concat(path, " is a YAML, which yaml_job() reads")));
+  if (path.ends_with(".py")) {
+    throw InputError(one_line(concat(path,
+                                     " is in Python, which is not read; a script with Megatron-LM's flags, torchtitan's TOML, "
+                                     "DeepSpeed's JSON and YAML of several programs are")));
   }
   text = without_byte_order_mark(text);
   for (const std::string_view each : split(text, '\n')) {
@@ -112,12 +114,9 @@ inline std::vector<WrittenSetting> settings_of(Framework framework, const Framew
   return {};  // unreachable
 }
 
-/// The settings that turn `before` into `after`, in a user's terms: "--micro-batch-size 2",
-/// "without --sequence-parallel".
-/// @pre both have a model
-inline std::vector<std::string> changed_settings(Framework framework, const FrameworkJob& before, const FrameworkJob& after) {
-  const std::vector<WrittenSetting> old = settings_of(framework, before);
-  const std::vector<WrittenSetting> now = settings_of(framework, after);
+/// The settings that turn `old` into `now`, in a user's terms: "--micro-batch-size 2", "without
+/// --sequence-parallel", "parallelism.tp = 2".
+inline std::vector<std::string> changed_settings(const std::vector<WrittenSetting>& old, const std::vector<WrittenSetting>& now) {
   const auto find = [](const std::vector<WrittenSetting>& all, std::string_view name) {
     return std::find_if(all.begin(), all.end(), [&](const WrittenSetting& one) { return one.name == name; });
   };
@@ -125,14 +124,18 @@ inline std::vector<std::string> changed_settings(Framework framework, const Fram
   for (const WrittenSetting& setting : now) {
     const auto at = find(old, setting.name);
     if (at != old.end() && at->value == setting.value) continue;
-    const bool flag = framework == Framework::megatron && setting.value == "true" && !setting.is_text;
-    changes.push_back(flag ? std::string{setting.name}
-                           : concat(setting.name, framework == Framework::megatron ? " " : " = ", setting.value));
+    const bool flag = setting.name.starts_with("--");
+    const bool alone = flag && setting.value == "true" && !setting.is_text;
+    changes.push_back(alone ? std::string{setting.name} : concat(setting.name, flag ? " " : " = ", setting.value));
   }
   for (const WrittenSetting& setting : old) {
     if (find(now, setting.name) == now.end()) changes.push_back(concat("without ", setting.name));
   }
   return changes;
+}
+/// The same of two jobs. @pre both have a model
+inline std::vector<std::string> changed_settings(Framework framework, const FrameworkJob& before, const FrameworkJob& after) {
+  return changed_settings(settings_of(framework, before), settings_of(framework, after));
 }
 
 /// The schedules that a framework has, for a plan to try.

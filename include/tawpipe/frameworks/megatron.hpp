@@ -17,10 +17,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The flags in a script, or in a log. @throws InputError
-inline ReadSettings<MegatronFlags> read_megatron(std::string_view text, std::string_view source, const GivenJob& given) {
-  SettingsText found =
-      is_megatron_log(text) ? megatron_log_settings(text, source) : shell_settings(megatron_table(), text, source, given.script);
+/// @throws InputError  naming flag, line and what would be right
+inline ReadSettings<MegatronFlags> read_megatron(SettingsText found, const GivenJob& given) {
   found.strict = given.strict;
   ReadSettings<MegatronFlags> read = read_settings(megatron_table(), std::move(found));
   if (read.values.partition.find("embedding") != std::string::npos) read.values.embedding_counts = read.values.loss_counts = true;
@@ -28,10 +26,16 @@ inline ReadSettings<MegatronFlags> read_megatron(std::string_view text, std::str
   return read;
 }
 
+/// The flags in a script, or in a log. @throws InputError
+inline SettingsText megatron_settings(std::string_view text, std::string_view source, const GivenJob& given) {
+  return is_megatron_log(text) ? megatron_log_settings(text, source)
+                               : shell_settings(megatron_table(), text, source, given.script);
+}
+
 /// The model that Megatron-LM's flags describe. @throws InputError  naming the flags that are
 /// missing
 inline Transformer megatron_model(std::string_view text, std::string_view source) {
-  const ReadSettings<MegatronFlags> read = read_megatron(text, source, {});
+  const ReadSettings<MegatronFlags> read = read_megatron(megatron_settings(text, source, {}), {});
   FrameworkJob job;
   detail::read_megatron_model(read, job);
   if (!job.model) throw SettingError(one_line(concat(source, " ", said_of_model(job))));
@@ -39,13 +43,12 @@ inline Transformer megatron_model(std::string_view text, std::string_view source
   return *std::move(job.model);
 }
 
-/// The job that Megatron-LM's flags describe, on that many devices; of a log, with what it measured.
+/// The job that Megatron-LM's flags describe, on that many devices.
 /// @throws InputError  naming flag, line and what would be right
-inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
-  ReadSettings<MegatronFlags> read = read_megatron(text, source, given);
+inline FrameworkJob megatron_job(SettingsText found, int devices, const GivenJob& given = {}) {
+  ReadSettings<MegatronFlags> read = read_megatron(std::move(found), given);
   MegatronFlags& flags = read.values;
   FrameworkJob job;
-  if (is_megatron_log(text)) job.measured = measured_by_megatron(text);
   for (const auto& [name, value] : {std::pair{"--micro-batch-size", flags.microbatch},
                                     {"--global-batch-size", flags.global_batch},
                                     {"--seq-length", flags.sequence}}) {
@@ -58,8 +61,8 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
   }
   if (read.text.processes > 0 && read.text.processes != devices) {
-    read.text.fail(read.text.launch_line, concat(is_megatron_log(text) ? "world_size is " : "--nnodes x --nproc_per_node is ",
-                                                 read.text.processes, " processes, and the cluster has ", devices, " devices"));
+    read.text.fail(read.text.launch_line, concat(read.text.launched_by, " is ", read.text.processes,
+                                                 " processes, and the cluster has ", devices, " devices"));
   }
   job.edges_count_as_layers = flags.embedding_counts && flags.loss_counts;
   job.stage_cut = detail::megatron_stage_cut(read);
@@ -178,6 +181,13 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     read.note("--fp8-param-gather",
               concat("simulated with weights gathered in 16 bits, as products are in ", name(job.model->products)));
   job.notes = std::move(read.notes);
+  return job;
+}
+
+/// The same of a script or a log; of a log, with what it measured. @throws InputError
+inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
+  FrameworkJob job = megatron_job(megatron_settings(text, source, given), devices, given);
+  if (is_megatron_log(text)) job.measured = measured_by_megatron(text);
   return job;
 }
 

@@ -10,13 +10,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/detail/megatron_arguments.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
-#include "tawpipe/frameworks/megatron_flags.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -40,18 +39,6 @@ inline std::optional<std::pair<std::string, std::string>> logged_argument(std::s
   return std::pair{std::string{name}, std::string{trimmed(line.substr(value))}};
 }
 
-/// Flags whose argument has another name; those that turn something off, which then is False.
-/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15), dest=.
-inline constexpr std::pair<std::string_view, std::string_view> renamed_arguments[] = {
-    {"virtual_pipeline_model_parallel_size", "--num-virtual-stages-per-pipeline-rank"},
-    {"fp8", "--fp8-format"},
-    {"fp4", "--fp4-format"}};
-inline constexpr std::pair<std::string_view, std::string_view> negated_arguments[] = {
-    {"add_bias_linear", "--disable-bias-linear"},
-    {"gradient_accumulation_fusion", "--no-gradient-accumulation-fusion"},
-    {"bias_swiglu_fusion", "--no-bias-swiglu-fusion"},
-    {"check_for_nan_in_loss_and_grad", "--no-check-for-nan-in-loss-and-grad"}};
-
 /// The words of a value: `['a', 'b']`, `AttnBackend.auto`, `24`.
 inline std::vector<std::string> logged_words(std::string_view value) {
   std::string plain;
@@ -63,24 +50,6 @@ inline std::vector<std::string> logged_words(std::string_view value) {
     words.emplace_back(member ? word.substr(word.find('.') + 1) : word);
   }
   return words;
-}
-
-/// Arguments that have a value, their default, though what they belong to is off.
-inline bool belongs_to_nothing(std::string_view name, const std::vector<std::pair<std::string, std::string>>& all) {
-  const auto off = [&](std::string_view of) {
-    return std::none_of(all.begin(), all.end(), [&](const auto& one) {
-      return one.first == of && one.second != "None" && one.second != "False" && one.second != "0";
-    });
-  };
-  if (among(name, "recompute_method recompute_num_layers")) {
-    return std::none_of(all.begin(), all.end(),
-                        [](const auto& one) { return one.first == "recompute_granularity" && one.second == "full"; });
-  }
-  if (name == "recompute_modules") return off("recompute_granularity");
-  if (among(name, "q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim")) return off("multi_latent_attention");
-  if (name.starts_with("moe_")) return off("num_experts");
-  if (name == "num_query_groups") return off("group_query_attention");
-  return name == "data_parallel_sharding_strategy" && off("use_megatron_fsdp") && off("use_custom_fsdp");
 }
 
 }  // namespace detail
@@ -95,10 +64,8 @@ inline bool is_megatron_log(std::string_view text) {
 /// change nothing, and are noted if they are switched on.
 /// @pre is_megatron_log(text)
 inline SettingsText megatron_log_settings(std::string_view text, std::string_view source) {
-  const SettingsTable<MegatronFlags>& table = megatron_table();
-  SettingsText found{.source = std::string{source}, .settings = {}};
-  std::vector<std::pair<std::string, std::string>> all;
-  std::vector<int> lines;
+  detail::MegatronArguments all;
+  SettingsText found{.source = std::string{source}, .settings = {}, .launched_by = "world_size"};
   bool inside = false;
   int line = 0;
   for (const std::string_view each : split(text, '\n')) {
@@ -107,40 +74,17 @@ inline SettingsText megatron_log_settings(std::string_view text, std::string_vie
       inside = all.empty() && detail::begins_arguments(each);
     } else if (detail::ends_arguments(each)) {
       inside = false;
-    } else if (auto argument = detail::logged_argument(each)) {
-      all.push_back(*std::move(argument));
-      lines.push_back(line);
+    } else if (const auto argument = detail::logged_argument(each)) {
+      const auto& [name, value] = *argument;
+      if (name == "world_size") {
+        found.processes = to_number<std::int32_t>(value).value_or(0);
+        found.launch_line = line;
+      } else {
+        all.push_back({name, detail::logged_words(value), line});
+      }
     }
   }
-  std::vector<std::string> unknown;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& [name, value] = all[i];
-    if (name == "world_size") {
-      found.processes = to_number<std::int32_t>(value).value_or(0);
-      found.launch_line = lines[i];
-      continue;
-    }
-    std::string flag = concat("--", name);
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    bool on = value != "False";
-    for (const auto& [argument, renamed] : detail::renamed_arguments) flag = argument == name ? renamed : flag;
-    for (const auto& [argument, negative] : detail::negated_arguments) {
-      if (argument != name) continue;
-      flag = negative;
-      on = !on;
-    }
-    if (!on || detail::among(value, "None [] ''") || value.empty() || detail::belongs_to_nothing(name, all)) continue;
-    const auto named = [&](const auto& one) { return one.name == flag; };
-    const auto field = std::find_if(table.fields.begin(), table.fields.end(), named);
-    const bool known = field != table.fields.end() || std::any_of(table.foreign.begin(), table.foreign.end(), named);
-    const bool changes_nothing = detail::among(flag, table.skipped) || detail::among(flag, table.skipped_switches);
-    if (!known) {
-      if (!changes_nothing && value == "True") unknown.push_back(name);
-      continue;
-    }
-    const bool is_switch = value == "True" || value == "False";
-    found.settings.push_back({flag, is_switch ? std::vector<std::string>{} : detail::logged_words(value), lines[i]});
-  }
+  const std::vector<std::string> unknown = detail::take_megatron_arguments(all, found, true);
   if (found.settings.empty()) found.fail(1, "its block of arguments has none that is known");
   if (!unknown.empty())
     found.notes.push_back(one_line(concat(source, ": switched on and not known to change the layout: ", join(unknown, ", "))));

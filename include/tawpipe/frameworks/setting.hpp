@@ -44,8 +44,9 @@ struct Setting {
 struct SettingsText {
   std::string source;
   std::vector<Setting> settings;
-  std::int64_t processes = 0;            ///< that its command starts on all nodes; 0: not said
-  int launch_line = 0;                   ///< of that command
+  std::int64_t processes = 0;  ///< that its command starts on all nodes; 0: not said
+  int launch_line = 0;         ///< of that command
+  std::string_view launched_by = "--nnodes x --nproc_per_node";
   std::vector<std::string> notes = {};   ///< what was assumed, with its line
   std::vector<std::string> errors = {};  ///< what else is wrong with it
   bool strict = false;                   ///< an unknown name is an error

@@ -286,8 +286,8 @@ TEST_CASE("whose settings a file holds") {
   CHECK(framework_of("#!/bin/bash\nA=(\n", "run") == Framework::megatron);
   for (const char* file : {"model_config.yaml", "nemo.yml"}) CHECK_THROWS_AS(framework_of("a: 1\n", file), InputError);
   CHECK_THROWS_WITH_AS(framework_of("import torch\n", "train.py"),
-                       "train.py is in Python, which is not read; a script with Megatron-LM's flags, torchtitan's TOML and "
-                       "DeepSpeed's JSON are",
+                       "train.py is in Python, which is not read; a script with Megatron-LM's flags, torchtitan's TOML, "
+                       "DeepSpeed's JSON and YAML of several programs are",
                        InputError);
   CHECK_THROWS_WITH_AS(parse_framework("megatrn"),
                        "unknown framework 'megatrn'; did you mean 'megatron'? Known: megatron, torchtitan, deepspeed",

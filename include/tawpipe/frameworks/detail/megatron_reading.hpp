@@ -91,9 +91,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   }
   if (flags.latent) read_megatron_latent(read, model);
   if (flags.experts > 0) read_megatron_experts(read, model);
-  for (const models::ModelPreset& preset : models::all()) {
-    if (const Transformer known = preset.make(); same_sizes(known, model) && same_details(known, model)) model.name = preset.name;
-  }
+  take_known_name(model);
   job.model = std::move(model);
 }
 
