@@ -1,6 +1,6 @@
 // Times of kernels by their shapes: a computation takes the sum of its kernels, messages run as
 // NCCL would run them.
-// Not: the shapes (model/transformer_kernels.hpp) nor the figures of a generation (cost/curves/).
+// Not: the shapes (model/operator_work.hpp) nor the figures of a generation (cost/curves/).
 #pragma once
 
 #include <algorithm>
@@ -199,35 +199,37 @@ struct KernelCost {
     if (work.kernels.empty()) return by_operations(work, passes, known, device) + seconds(copies);
     double layers = 0;
     double edges = 0;
+    double all_layers = 0;  // of all steps, where this is one
     double products = 0;
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
-    Launches launched;
     for (const Kernel& kernel : work.kernels) {
-      launched.add(kernel);
       if (!runs(kernel.pass, passes) || (kernel.before_blackwell && detail::compute_capability(device) >= 100)) continue;
-      const double time = kernel.count * seconds_of(kernel, known, device);
+      if (kernel.of_edge && kernel.share == 0) continue;
+      const double whole = kernel.count * seconds_of(kernel, known, device);
+      const double time = kernel.share * whole;
       if (kernel.of_edge) {
         edges += std::max(time, (kernel.count - 1) * kernel.launches * launch_seconds(kernel.pass, known));
       } else {
         layers += time;
+        all_layers += whole;
       }
       if (work.pieces == 1 || kernel.kind != Kernel::Kind::product) continue;
       products += time;
       Kernel piece = kernel;
       piece.m = (kernel.m + work.pieces - 1) / work.pieces;
-      in_pieces += kernel.count * work.pieces * seconds_of(piece, known, device);
+      in_pieces += kernel.share * kernel.count * work.pieces * seconds_of(piece, known, device);
     }
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
-    if (passes.backward_input) host += known.host_layer * launched.again();
+    if (passes.backward_input) host += known.host_layer * work.part_launched_again();
     double launches = 0;  // s of the host
     if (graphs == CudaGraphs::none) launches = host * work.layers + known.host_collective * work.collectives;
     if (graphs == CudaGraphs::layers) launches = host * work.layers / operations_of_layer;
-    // Of a body's step: its part.
-    return seconds(std::max(work.fraction * (longer * layers) + copies, work.fraction * launches) +
-                   work.fraction * (longer * edges));
+    // The host runs ahead of the device, so a step has as much of its time as of the device's.
+    const double part = all_layers > 0 ? layers / all_layers : work.fraction;
+    return seconds(std::max(longer * layers + copies, part * launches) + longer * edges);
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
@@ -259,18 +261,6 @@ struct KernelCost {
     }
     return false;  // unreachable
   }
-
-  /// Kernels of layers that the host launches in a forward, and those of them again in a backward.
-  struct Launches {
-    double forward = 0;
-    double recompute = 0;
-    void add(const Kernel& kernel) {
-      const double count = kernel.of_edge ? 0 : static_cast<double>(kernel.count) * kernel.launches;
-      if (kernel.pass == KernelPass::forward) forward += count;
-      if (kernel.pass == KernelPass::recompute) recompute += count;
-    }
-    double again() const { return forward > 0 ? std::min(1.0, recompute / forward) : 0; }
-  };
 
   /// that a host launches: PyTorch's modules and functions
   static constexpr double operations_of_layer = 10;

@@ -1,5 +1,5 @@
 // The kernels that a device runs for a stage, by shape.
-// Not: which ones a model needs (model/transformer_kernels.hpp) nor how long they take
+// Not: which ones a model needs (model/operator_work.hpp, model/edge_work.hpp) nor how long they take
 // (cost/kernel_cost.hpp).
 #pragma once
 
@@ -97,6 +97,10 @@ struct Kernel {
   std::int64_t k = 0;
   std::int64_t batch = 1;
   double bytes = 0;
+  double share = 1;  ///< the part of it that runs, where this is of a step of a stage's body
+  /// the operator of its kind of layers (LayerKind::operators), or the edge's part; -1: unknown
+  std::int16_t op = -1;
+  std::uint8_t layer_kind = 0;  ///< LayerPattern
 
   /// One rank's part of it. Traffic of tokens is divided by context and expert, and any by tensor
   /// where by_tensor is n or, with sequence parallelism, m (ranks divide the tokens). Sequences are

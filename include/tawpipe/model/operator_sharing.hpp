@@ -27,12 +27,11 @@ inline std::string why_not_shared(const std::vector<Operator>& list, const Shari
     if (sharing.context > 1 &&
         ((core && !attention) || op.kind == Operator::Kind::index || op.kind == Operator::Kind::convolution))
       return unknown(op, "context parallelism");
+    const int swapped = sharing.exchange == ContextExchange::two_level ? sharing.inner : sharing.context;
+    const bool swaps = sharing.exchange == ContextExchange::all_to_all || sharing.exchange == ContextExchange::two_level;
     if (sharing.context > 1 && attention &&
-        (passes_blocks(sharing.exchange) ||
-         (sharing.exchange == ContextExchange::all_to_all && op.count % (sharing.tensor * sharing.context) != 0)))
+        ((passes_blocks(sharing.exchange) && op.reach > 0) || (swaps && op.count % (sharing.tensor * swapped) != 0)))
       return unknown(op, concat("context exchange ", name(sharing.exchange)));
-    if (sharing.overlap && core) return unknown(op, "overlap with the collectives of tensor parallelism");
-    if (sharing.dispatch == ExpertDispatch::deepep && op.kind == Operator::Kind::dispatch) return unknown(op, "DeepEP");
     if (op.is_of_experts() && sharing.whole_experts && op.count % sharing.ranks() != 0)
       return concat("expert parallelism among ", sharing.ranks(), " ranks: they do not divide the ", op.count,
                     " experts equally; choose a divisor");

@@ -17,13 +17,15 @@ namespace tawpipe::inline v0 {
 /// group; attention its inputs, its result and a number of each head; a recurrence and a convolution
 /// their inputs; a function what it reads, and SiLU's result unless it is fused; a router its scores in
 /// float32. What runs again keeps nothing, and what it reads is kept unless that runs again too.
-/// `full` runs all again; `selective` without named parts norms, attention and functions.
-/// Traffic, in numbers a token: a norm and rotary embedding 2 of each in the forward, a norm 3 in the
-/// backward; a residual sum 3; a function of a gate 5 and 9, of one 2 and 3; sums of the gradients of
-/// what several products read 3; copies for experts and back k + 1.
-/// Kernels: products of one input are one, as Megatron-LM and Transformer Engine have it; recurrences
-/// are the products of their chunks. Source: Dao and Gu 2024, arXiv:2405.21060, section 6 (Mamba-2);
-/// flash-linear-attention, ops/gated_delta_rule/chunk.py.
+/// `full` runs all again; `selective` without named parts norms, attention and functions, or with
+/// torchtitan's code all but attention and every second product.
+///
+/// Kernels: each operator has its own, in numbers a token by the software that runs it
+/// (model/detail/layer_software.hpp); products of one input are one where it joins them, copies for
+/// experts and back are k + 1; casts of 8 and 4 bits as Transformer Engine or torchao run them.
+/// Recurrences are the products of their chunks. Traffic is that of the kernels.
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each matrix is split); Dao and Gu
+/// 2024, arXiv:2405.21060, section 6 (Mamba-2); flash-linear-attention, ops/gated_delta_rule/chunk.py.
 /// @throws InputError  where `model`'s code runs no such operator, naming it
 TAWPIPE_INLINE StageWork layer_work(const LayerKind& kind, const Transformer& model, const Batch& batch, Recompute recompute);
 
@@ -35,14 +37,23 @@ TAWPIPE_INLINE StageWork layer_work(const LayerKind& kind, const Transformer& mo
 
 namespace tawpipe::inline v0 {
 
-TAWPIPE_INLINE StageWork layer_work(const LayerKind& kind, const Transformer& model, const Batch& batch, Recompute recompute) {
-  const detail::OperatorReading reading{kind.operators(model.hidden), model, batch, recompute};
+namespace detail {
+
+/// The work of a list of operators.
+inline StageWork work_of(const OperatorReading& reading) {
   StageWork work;
-  work.layers = work.recomputed = 1;
   reading.flops(work);
   reading.memory(work);
-  reading.traffic(work);
-  detail::OperatorKernels{reading}.add_to(work.kernels);
+  OperatorKernels{reading}.add_to(work.kernels);
+  work.take_traffic();
+  return work;
+}
+
+}  // namespace detail
+
+TAWPIPE_INLINE StageWork layer_work(const LayerKind& kind, const Transformer& model, const Batch& batch, Recompute recompute) {
+  StageWork work = detail::work_of({kind.operators(model.hidden), model, batch, recompute});
+  work.layers = work.recomputed = 1;
   return work;
 }
 

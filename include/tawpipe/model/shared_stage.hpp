@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -122,6 +123,21 @@ struct Sharing {
   bool operator==(const Sharing&) const = default;
 };
 
+/// Kernels of a stage (StageWork::kernels) that a step runs: those of an operator of one layer, or of a
+/// part of an edge, in a pass.
+struct StepKernels {
+  std::int16_t op = 0;          ///< Kernel::op
+  std::uint8_t layer_kind = 0;  ///< LayerPattern
+  bool of_edge = false;
+  KernelPass pass = KernelPass::forward;
+  double share = 1;  ///< the part of each that it runs
+
+  auto operator<=>(const StepKernels&) const = default;
+  bool has(const Kernel& kernel) const {
+    return kernel.op == op && kernel.of_edge == of_edge && kernel.pass == pass && (of_edge || kernel.layer_kind == layer_kind);
+  }
+};
+
 /// One step of a stage's body: a computation of every rank that shares the stage, or a collective
 /// along an axis among those ranks.
 struct BodyStep {
@@ -164,6 +180,8 @@ struct BodyStep {
   /// The stage's layer whose weights it is the first to need, or whose gradient is complete after
   /// it; the number of layers: of what follows them; -1: none.
   std::int32_t layer = -1;
+  /// a computation's; empty: not known, as of a body that was read from a file
+  std::vector<StepKernels> kernels = {};
 
   bool is_compute() const { return kind == Kind::compute; }
 };

@@ -32,10 +32,10 @@ struct StageWork {
   /// what it does after its last layer, with the loss: of a decoder, final norm and output matrix
   bool last_edge = false;
   Share share = {};  ///< of a device's whole share, for fixed costs
-  /// of the stage's computation, where this is a step of it; for costs that only know the whole
+  /// of a pass's operations, where this is a step of it; for costs that only know the whole
   double fraction = 1;
+  double collectives = 0;   ///< that the host launches in the pass
   std::int32_t pieces = 1;  ///< equal parts of its products, cut by tokens; a step runs one
-  double collectives = 0;   ///< that the host launches in the pass whose step this is
 
   std::int64_t parameters = 0;         ///< of the layers
   std::int64_t expert_parameters = 0;  ///< of these, those of experts that ranks may have whole
@@ -55,12 +55,39 @@ struct StageWork {
   Flops recompute = {};  ///< forward work done again before the backward
   Flops backward_input = {};
   Flops backward_weight = {};
-  Bytes forward_traffic = {};  ///< device-memory bytes of all but matrix products
+  Bytes forward_traffic = {};  ///< device-memory bytes of tokens in all but matrix products
   Bytes backward_traffic = {};
   std::vector<Kernel> kernels = {};  ///< the kernels of all of that; empty: unknown
 
   std::int32_t layers_of(std::uint8_t kind) const {
     return static_cast<std::int32_t>(kinds.empty() ? (kind == 0 ? layers : 0) : std::count(kinds.begin(), kinds.end(), kind));
+  }
+  /// Kernels of its layers that the host launches again in a backward, of those of a forward.
+  double part_launched_again() const {
+    double forwards = 0;
+    double again = 0;
+    for (const Kernel& kernel : kernels) {
+      const double count = kernel.of_edge ? 0 : static_cast<double>(kernel.count) * kernel.launches;
+      if (kernel.pass == KernelPass::forward) forwards += count;
+      if (kernel.pass == KernelPass::recompute) again += count;
+    }
+    return forwards > 0 ? std::min(1.0, again / forwards) : 0;
+  }
+  /// Sets both traffics to those of its kernels that move tokens.
+  void take_traffic() {
+    double forwards = 0;
+    double backwards = 0;
+    for (const Kernel& kernel : kernels) {
+      if (kernel.kind != Kernel::Kind::traffic || kernel.of_weights) continue;
+      (kernel.pass == KernelPass::forward ? forwards : backwards) += kernel.count * kernel.bytes;
+    }
+    forward_traffic = Bytes{static_cast<std::int64_t>(forwards + 0.5)};
+    backward_traffic = Bytes{static_cast<std::int64_t>(backwards + 0.5)};
+  }
+  /// Of those, the ones that are recomputed.
+  std::int32_t recomputed_of(std::uint8_t kind) const {
+    if (kinds.empty()) return kind == 0 ? recomputed : 0;
+    return static_cast<std::int32_t>(std::count(kinds.begin(), kinds.begin() + recomputed, kind));
   }
   /// What a device needs to run any pass of the stage.
   Bytes workspace() const { return std::max(forward_workspace, backward_workspace); }

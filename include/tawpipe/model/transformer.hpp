@@ -244,8 +244,8 @@ struct Transformer {
   static Transformer of(const Model& model);
   /// Whether its layers are of `kinds`.
   bool has_kinds() const { return !kinds.empty(); }
-  /// Whether products may overlap the collectives of tensor parallelism; not known of layers of several kinds.
-  bool overlaps_collectives() const { return !has_kinds() && tawpipe::overlaps_collectives(products); }
+  /// Whether products may overlap the collectives of tensor parallelism.
+  bool overlaps_collectives() const { return tawpipe::overlaps_collectives(products); }
   /// One of its layers by its operators; with experts, one that has them; of several kinds, the first.
   LayerKind layer_kind() const;
   /// Its kinds of layers and their pattern.

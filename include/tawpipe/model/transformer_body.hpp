@@ -1,6 +1,6 @@
 // The rank's parts and the bodies of a decoder's stages under tensor, sequence and context
 // parallelism, as Megatron-LM and torchtitan run them.
-// Not: the steps of a body (model/detail/body_writer.hpp), which ranks run them
+// Not: the steps of a body (model/detail/operator_body.hpp), which ranks run them
 // (schedule/compose.hpp) nor how long they take (cost/).
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
-#include "tawpipe/model/detail/body_writer.hpp"
+#include "tawpipe/model/detail/kind_of_rank.hpp"
 #include "tawpipe/model/detail/operator_body.hpp"
 #include "tawpipe/model/detail/operator_reading.hpp"
 #include "tawpipe/model/operator_sharing.hpp"
@@ -101,7 +101,9 @@ inline void add_block_copies(StageWork& work, const Transformer& model, const Ba
                             .pass = work.kernels[k].pass,
                             .count = work.kernels[k].count,
                             .launches = (backward ? 4 : 1) + (backward ? 6 : 2) * others,
-                            .bytes = own + others * other});
+                            .bytes = own + others * other,
+                            .op = work.kernels[k].op,
+                            .layer_kind = work.kernels[k].layer_kind});
   }
 }
 
@@ -221,58 +223,85 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   return work;
 }
 
-/// One rank's part of each stage of a model with several kinds of layers, with the bodies.
-inline std::vector<SharedStage> share_kinds(const Transformer& model, const Batch& batch, Recompute recompute,
-                                            std::span<const StageWork> stages, const Sharing& sharing) {
-  if (const std::string why = why_not_shared(model, sharing); !why.empty()) throw InputError(why);
-  const LayerStack whole = layer_stack(model, batch, recompute);
+/// What one of the ranks that share a model's layers has of each kind and of the edges.
+/// @param whole  of the model, with its kernels
+inline PartsOfRank parts_of_rank(const Transformer& model, const Batch& batch, Recompute recompute, const LayerStack& whole,
+                                 const Sharing& sharing) {
+  PartsOfRank parts{.first_edge = whole.first_edge, .last_edge = whole.last_edge};
+  const Model decoder = model.decoder();
+  for (std::size_t k = 0; k < decoder.kinds.size(); ++k) {
+    const auto number = static_cast<std::uint8_t>(k);
+    parts.kinds.emplace_back(OperatorReading{decoder.kinds[k].operators(model.hidden), model, batch, recompute, sharing}, number,
+                             whole.layer_of(number).kernels, sharing);
+  }
+  for (StageWork* const edge : {&parts.first_edge, &parts.last_edge}) {
+    for (Kernel& kernel : edge->kernels) kernel = kernel.split(sharing.kernels());
+  }
+  return parts;
+}
+
+/// A model of several kinds of layers with the memory of one rank's part.
+inline LayerStack stack_of_rank(const Transformer& model, const Batch& batch, Recompute recompute, const LayerStack& whole,
+                                const Sharing& sharing) {
   LayerStack of_rank = whole;
-  std::vector<OperatorReading> readings;
   for (std::size_t k = 0; k < model.kinds.size(); ++k) {
     const std::vector<Operator> list = model.kinds[k].operators(model.hidden);
-    readings.emplace_back(list, model, batch, recompute, sharing).memory(k == 0 ? of_rank.layer : of_rank.others[k - 1].layer);
-    if (recompute == Recompute::full && model.recompute_layers > 0) {
-      OperatorReading{list, model, batch, Recompute::none, sharing}.memory(k == 0 ? of_rank.kept_layer
-                                                                                  : of_rank.others[k - 1].kept_layer);
-    }
+    const auto memory = [&](Recompute policy, StageWork& of) { OperatorReading{list, model, batch, policy, sharing}.memory(of); };
+    memory(recompute, k == 0 ? of_rank.layer : of_rank.others[k - 1].layer);
+    if (recompute == Recompute::full && model.recompute_layers > 0)
+      memory(Recompute::none, k == 0 ? of_rank.kept_layer : of_rank.others[k - 1].kept_layer);
   }
+  return of_rank;
+}
+
+/// One rank's part of a stage of a model with several kinds of layers.
+/// @param of_rank  stack_of_rank()
+inline StageWork shared_work_of_kinds(const StageWork& stage, const Transformer& model, const Batch& batch, Recompute recompute,
+                                      const LayerStack& whole, const LayerStack& of_rank, const Sharing& sharing) {
   const auto part = [](std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; };
   const std::int64_t stream = batch.tokens() * model.hidden * size_bytes(model.dtype);
-  std::vector<SharedStage> shared;
-  for (const StageWork& stage : stages) {
-    const StageWork layers = of_rank.stage(stage.first_layer, stage.layers, false, false, stage.recomputed);
-    const StageWork edges =
-        shared_work(whole.stage(stage.first_layer, 0, stage.first_edge, stage.last_edge), model, batch, recompute, sharing);
-    SharedStage& one = shared.emplace_back(SharedStage{.work = stage});
-    StageWork& work = one.work;
-    work.saved = layers.saved + edges.saved;
-    work.stash = layers.stash + edges.stash;
-    work.boundary = Bytes{part(work.boundary.value(), sharing.gathers_messages() ? sharing.ranks() : sharing.token_parts())};
-    const bool gathers = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
-    const Bytes gathered{gathers && stage.layers > 0 ? part(stream, sharing.token_ranks()) : 0};
-    work.forward_workspace = std::max(layers.forward_workspace, edges.forward_workspace) + gathered;
-    work.backward_workspace = std::max(layers.backward_workspace, edges.backward_workspace) + gathered * 2;
-    work.stashed_workspace = std::min(work.backward_workspace, std::max(layers.stashed_workspace, edges.stashed_workspace));
-    const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
-    work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, sharing.ranks());
-    work.edge_parameters = part(work.edge_parameters, sharing.tensor);
-    for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), sharing.ranks())};
-    for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight})
-      *flops = *flops / static_cast<double>(sharing.ranks());
-    for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
-    if (sharing.ranks() == 1) continue;
-    const auto body = [&](auto&& write) {
-      OperatorBody writer{readings, model, batch, recompute, sharing};
-      writer.take_head(whole.last_edge);
-      write(writer);
-      return writer.take();
-    };
-    one.forward = body([&](auto& writer) { writer.forward(stage); });
-    one.backward = body([&](auto& writer) { writer.backward(stage, true, true); });
-    one.backward_input = body([&](auto& writer) { writer.backward(stage, true, false); });
-    one.backward_weight = body([&](auto& writer) { writer.backward(stage, false, true); });
+  const StageWork layers = of_rank.stage(stage.first_layer, stage.layers, false, false, stage.recomputed);
+  const StageWork edges =
+      shared_work(whole.stage(stage.first_layer, 0, stage.first_edge, stage.last_edge), model, batch, recompute, sharing);
+  StageWork work = stage;
+  work.saved = layers.saved + edges.saved;
+  work.stash = layers.stash + edges.stash;
+  work.boundary = Bytes{part(work.boundary.value(), sharing.gathers_messages() ? sharing.ranks() : sharing.token_parts())};
+  const bool gathers = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
+  const Bytes gathered{gathers && stage.layers > 0 ? part(stream, sharing.token_ranks()) : 0};
+  work.forward_workspace = std::max(layers.forward_workspace, edges.forward_workspace) + gathered;
+  work.backward_workspace = std::max(layers.backward_workspace, edges.backward_workspace) + gathered * 2;
+  work.stashed_workspace = std::min(work.backward_workspace, std::max(layers.stashed_workspace, edges.stashed_workspace));
+  const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
+  work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, sharing.ranks());
+  work.edge_parameters = part(work.edge_parameters, sharing.tensor);
+  for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), sharing.ranks())};
+  for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight})
+    *flops = *flops / static_cast<double>(sharing.ranks());
+  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
+  return work;
+}
+
+/// @throws InputError  if a model's sizes cannot be shared so
+inline void check_sharing(const Transformer& model, const Sharing& sharing) {
+  const bool two_level = sharing.exchange == ContextExchange::two_level;
+  if (sharing.context > 1 && two_level && (sharing.inner < 1 || sharing.context % sharing.inner != 0)) {
+    throw InputError(concat("context exchange ", name(sharing.exchange), ":", sharing.inner, " among ", sharing.context,
+                            " ranks; choose a divisor of ", sharing.context));
   }
-  return shared;
+  if (sharing.whole_experts) check_experts(model, sharing);
+  if (model.has_kinds()) {
+    if (const std::string why = why_not_shared(model, sharing); !why.empty()) throw InputError(why);
+    return;
+  }
+  const int swapped = sharing.tensor * (two_level ? sharing.inner : sharing.context);  // ranks that have heads of their own
+  if (sharing.context > 1 && (two_level || sharing.exchange == ContextExchange::all_to_all) && !model.divides_heads(swapped)) {
+    throw InputError(concat("context exchange ", name(sharing.exchange), " gives each of tensor ", sharing.tensor, " x context ",
+                            swapped / sharing.tensor, " ranks whole heads; ", model.heads, " heads and ", model.kv_heads,
+                            " key-value heads are not divisible by ", swapped,
+                            two_level ? "; exchange among fewer" : "; use all-gather or ring"));
+  }
+  if (sharing.context > 1 && model.window > 0 && passes_blocks(sharing.exchange)) refuse_ring_of_window(sharing.exchange);
 }
 
 }  // namespace detail
@@ -284,24 +313,10 @@ inline std::vector<SharedStage> share_kinds(const Transformer& model, const Batc
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {
-  if (model.has_kinds()) {
-    if (sharing.whole_experts) detail::check_experts(model, sharing);
-    return detail::share_kinds(model, batch, recompute, stages, sharing);
-  }
-  const bool two_level = sharing.exchange == ContextExchange::two_level;
-  if (sharing.context > 1 && two_level && (sharing.inner < 1 || sharing.context % sharing.inner != 0)) {
-    throw InputError(concat("context exchange ", name(sharing.exchange), ":", sharing.inner, " among ", sharing.context,
-                            " ranks; choose a divisor of ", sharing.context));
-  }
-  const int swapped = sharing.tensor * (two_level ? sharing.inner : sharing.context);  // ranks that have heads of their own
-  if (sharing.context > 1 && (two_level || sharing.exchange == ContextExchange::all_to_all) && !model.divides_heads(swapped)) {
-    throw InputError(concat("context exchange ", name(sharing.exchange), " gives each of tensor ", sharing.tensor, " x context ",
-                            swapped / sharing.tensor, " ranks whole heads; ", model.heads, " heads and ", model.kv_heads,
-                            " key-value heads are not divisible by ", swapped,
-                            two_level ? "; exchange among fewer" : "; use all-gather or ring"));
-  }
-  if (sharing.context > 1 && model.window > 0 && passes_blocks(sharing.exchange)) refuse_ring_of_window(sharing.exchange);
-  if (sharing.whole_experts) detail::check_experts(model, sharing);
+  detail::check_sharing(model, sharing);
+  const LayerStack whole = layer_stack(model, batch, recompute);
+  const detail::PartsOfRank parts = detail::parts_of_rank(model, batch, recompute, whole, sharing);
+  const LayerStack of_rank = detail::stack_of_rank(model, batch, recompute, whole, sharing);
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {
@@ -309,7 +324,9 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
            a.last_edge == b.last_edge;
   };
   for (const StageWork& stage : stages) {
-    SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, sharing)};
+    SharedStage part{.work = model.has_kinds()
+                                 ? detail::shared_work_of_kinds(stage, model, batch, recompute, whole, of_rank, sharing)
+                                 : detail::shared_work(stage, model, batch, recompute, sharing)};
     const std::size_t before = shared.empty() ? 0 : shared.size() - 1;
     if (!shared.empty() && alike(stages[before], stage)) {
       part.forward = shared[before].forward;
@@ -318,7 +335,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
       part.backward_weight = shared[before].backward_weight;
     } else if (sharing.ranks() > 1) {
       const auto body = [&](auto&& write) {
-        detail::BodyWriter writer{model, batch, recompute, sharing};
+        detail::OperatorBody writer{parts, model, batch, recompute, sharing};
         write(writer);
         return writer.take();
       };

@@ -11,89 +11,12 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/edge_work.hpp"
 #include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
-#include "tawpipe/model/transformer_kernels.hpp"
 
 namespace tawpipe::inline v0 {
-
-namespace detail {
-
-/// Device-memory bytes of memory-bound work, forward and backward. Each kernel reads its inputs and
-/// writes its outputs once.
-struct TrafficBytes {
-  std::int64_t forward = 0;
-  std::int64_t backward = 0;
-};
-
-/// Of one layer, in elements a token (a sum of gradients reads two tensors and writes one):
-///              forward                                     backward
-///   norms      2 x (read x, write y)                4H     2 x (read x, dy; write dx)                      6H
-///   residual   2 x (read 2, write 1)                6H     2 sums of gradients                             6H
-///   branches   -                                           2 sums into normed (q, k, v), 1 (gate, up)      9H
-///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
-///   latent     norms of both short vectors  2 x latent     the same                                2 x latent
-///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
-///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
-///   experts    copy tokens, add results up   2(k + 1)H     the same                                 2(k + 1)H
-///   router     softmax and choice in float32        5E     the same                                        5E
-/// The backward includes recomputation: all of the forward (full; but the last residual sum, 3H, and
-/// the sum of experts' results, where that stops early), or norms and SwiGLU (selective, unless it
-/// covers other parts). With experts I is what a token passes of them, and with latent attention K of
-/// a key is Q.
-inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
-  const std::int64_t hidden = model.hidden;
-  const std::int64_t inner = model.token_width();
-  const std::int64_t rotary = 2 * model.turned_width();
-  const std::int64_t copies = model.is_routed() ? model.routed_copies() + hidden : 0;  // to experts, or back
-  const std::int64_t routing = 2 * copies + 5 * model.experts;
-  const std::int64_t mlp = (model.gated ? 5 : 2) * inner;
-  const std::int64_t forward = 10 * hidden + rotary + mlp + routing;
-  std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner + routing;
-  if (recompute == Recompute::full) backward += forward - (model.stops_early() ? 3 * hidden + copies : 0);
-  const RecomputeParts parts = model.parts_again(recompute);
-  const bool chosen = model.chooses_parts(recompute);
-  if (chosen || parts.layernorm) backward += 4 * hidden;
-  if (chosen || parts.mlp || parts.activation) backward += mlp;
-  if (parts.mlp) backward += routing;
-  const std::int64_t scale = batch.tokens() * size_bytes(model.dtype);
-  return {.forward = scale * forward, .backward = scale * backward};
-}
-
-/// Forward: read the token's row, write it. Backward: read the gradient, read and write the row's
-/// gradient.
-inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& batch) {
-  const std::int64_t row = batch.tokens() * size_bytes(model.dtype) * model.hidden;
-  return {.forward = 2 * row, .backward = 3 * row};
-}
-
-/// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read
-/// and write; backward: write the gradient of log-softmax, read it and log-softmax, write the
-/// gradient of the logits, cast it back. In chunks: the same, with the forward's kernels once more
-/// in the backward; and for each further chunk a token's largest logit and sum of exponentials, in
-/// float32, read and written, and read in the backward. A metric's loss after it: cast to float32,
-/// log-softmax read and write. With
-/// unfused attention (Megatron-LM of 2021 and 2022, core/tensor_parallel/cross_entropy.py) the loss
-/// is kernels of their own: the maximum read; subtracted, read and written; exponentials and their
-/// quotients by the sum, each read and written; the sum read; backward: read and written, cast back.
-inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
-  const std::int64_t element = size_bytes(model.dtype);
-  const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
-  const auto cast_to = [&](std::int64_t number) { return element < number ? element + number : 0; };
-  const auto log_softmax = [&](std::int64_t number) { return cast_to(number) + 2 * number; };
-  const std::int64_t cast = cast_to(loss);
-  const std::int64_t norm = element * model.hidden;
-  const std::int64_t metrics = model.metric_losses() * log_softmax(std::max<std::int64_t>(element, 4));
-  const std::int64_t forward = model.fused_attention ? log_softmax(loss) : cast + 8 * loss;
-  const std::int64_t backward = (model.fused_attention ? 4 : 2) * loss + cast + metrics;
-  const std::int64_t again = model.loss_chunk > 0 ? forward : 0;
-  const std::int64_t further = loss_chunks(model) - 1;
-  return {.forward = batch.tokens() * (2 * norm + forward * model.vocab + 16 * further),
-          .backward = batch.tokens() * (3 * norm + (backward + again) * model.vocab + 8 * further)};
-}
-
-}  // namespace detail
 
 /// The work of `layers` layers from `first_layer` on, with or without the embedding before and the
 /// head after them, for one microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in
@@ -111,10 +34,11 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// stage that has only the head, where a second copy is held.
 /// @pre 0 <= first_layer, 0 <= layers, first_layer + layers <= model.layers
 /// @throws InputError  as Transformer::check and Batch::check.
-/// Complexity: O(1). Thread-safe.
+/// Complexity: O(layers). Thread-safe.
 /// Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (operations); Chowdhery et al.
 /// 2022, PaLM, arXiv:2204.02311, appendix B (MFU); Dao et al. 2022, FlashAttention,
-/// arXiv:2205.14135; activations: model/activation.hpp.
+/// arXiv:2205.14135; activations: model/activation.hpp;
+/// kernels: model/operator_work.hpp and model/edge_work.hpp.
 TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
                                           int layers, bool embedding, bool head);
 
@@ -135,88 +59,15 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/detail/operator_list.hpp"
+#include "tawpipe/model/operator_work.hpp"
 
 namespace tawpipe::inline v0 {
 
-namespace detail {
-LayerStack stack_of_kinds(LayerStack stack, const Transformer& model, const Batch& batch, Recompute recompute);
-}
-
 TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
                                           int layers, bool embedding, bool head) {
-  model.check();
-  batch.check();
   TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
-  const bool part_again = recompute == Recompute::full && model.recompute_layers > 0 && layers > model.recompute_layers;
-  if (part_again || ((model.dense_layers > 0 || model.has_kinds()) && layers > 0)) {
-    return layer_stack(model, batch, recompute).stage(first_layer, layers, embedding, head);
-  }
-
-  const auto tokens = static_cast<double>(batch.tokens());
-  const TokenFlops flops = flops_of(model.layer_kind().operators(model.hidden), batch.sequence);
-  const double matrices = flops.backward_weight * tokens;
-  const double attention = (flops.forward - flops.backward_weight) * tokens;
-  const double logits = head ? 2.0 * static_cast<double>(std::int64_t{model.vocab} * model.hidden) * tokens : 0.0;
-  const double of_matrix = 2.0 * static_cast<double>(model.hidden * model.token_width()) * tokens;
-  const double of_mlp =
-      static_cast<double>(model.mlp_matrices()) * of_matrix + 2.0 * static_cast<double>(model.hidden) * model.experts * tokens;
-  double again = recompute == Recompute::full ? matrices + attention - (model.stops_early() ? of_matrix : 0) : 0;
-  if (model.attention_again(recompute)) again += attention;
-  if (model.parts_again(recompute).mlp) again += of_mlp;
-  if (model.chooses_parts(recompute) && model.is_torchtitan())
-    again += 2.0 * static_cast<double>(model.every_second_matrix()) * tokens;
-
-  StageWork work;
-  work.first_layer = first_layer;
-  work.layers = work.recomputed = layers;
-  work.first_edge = embedding;
-  work.last_edge = head;
-  work.parameters = layers * model.layer_parameters();
-  if (embedding) work.edge_parameters += model.embedding_parameters();
-  if (head) work.edge_parameters += model.head_parameters() - model.mtp_parameters();
-  if (head && model.tied && !embedding) work.edge_parameters += model.embedding_parameters();
-
-  work.forward = Flops{layers * (matrices + attention) + logits};
-  work.recompute = Flops{layers * again + (model.loss_chunk > 0 ? logits : 0.0)};
-  work.backward_input = Flops{layers * (matrices + 2 * attention) + logits};
-  work.backward_weight = Flops{layers * matrices + logits};
-
-  detail::TrafficBytes of_edges;
-  work.stash = Bytes{stash_bytes(model, batch, recompute, layers, embedding, head)};
-  work.boundary = Bytes{batch.tokens() * model.hidden * size_bytes(model.dtype)};
-  if (layers > 0) {
-    const ActivationBytes layer = layer_activations(model, batch, recompute);
-    const detail::TrafficBytes traffic = detail::layer_traffic(model, batch, recompute);
-    work.saved += Bytes{layers * layer.saved};
-    work.forward_workspace = Bytes{layer.forward_workspace};  // one layer runs at a time
-    work.backward_workspace = Bytes{layer.backward_workspace};
-    work.stashed_workspace = Bytes{layer_stash(model, batch, recompute).tensors};
-    work.forward_traffic += Bytes{layers * traffic.forward};
-    work.backward_traffic += Bytes{layers * traffic.backward};
-  }
-  if (embedding) {
-    const detail::TrafficBytes traffic = detail::embedding_traffic(model, batch);
-    of_edges.forward += traffic.forward;
-    of_edges.backward += traffic.backward;
-    work.forward_traffic += Bytes{traffic.forward};
-    work.backward_traffic += Bytes{traffic.backward};
-  }
-  if (head) {
-    const ActivationBytes loss = head_activations(model, batch);
-    const detail::TrafficBytes traffic = detail::head_traffic(model, batch);
-    of_edges.forward += traffic.forward;
-    of_edges.backward += traffic.backward;
-    work.saved += Bytes{loss.saved};
-    work.forward_workspace = std::max(work.forward_workspace, Bytes{loss.forward_workspace});
-    const Bytes of_input = std::max(work.input_workspace(), Bytes{loss.backward_workspace});
-    work.backward_workspace = std::max(work.backward_workspace, Bytes{loss.backward_workspace});
-    work.stashed_workspace = work.backward_workspace - of_input;
-    work.forward_traffic += Bytes{traffic.forward};
-    work.backward_traffic += Bytes{traffic.backward};
-  }
-  work.kernels = transformer_kernels(model, batch, recompute, layers, embedding, head, static_cast<double>(of_edges.forward),
-                                     static_cast<double>(of_edges.backward));
-  return work;
+  return layer_stack(model, batch, recompute).stage(first_layer, layers, embedding, head);
 }
 
 namespace detail {
@@ -279,48 +130,116 @@ inline constexpr TransformerOption transformer_options[] = {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Adds `of` to an edge: what predicts a further token runs with the loss.
+inline void add_to_edge(StageWork& edge, const StageWork& of) {
+  edge.parameters += of.parameters;
+  for (const auto member : {&StageWork::saved, &StageWork::stash, &StageWork::forward_traffic, &StageWork::backward_traffic})
+    edge.*member += of.*member;
+  for (const auto member : {&StageWork::forward_workspace, &StageWork::backward_workspace, &StageWork::stashed_workspace})
+    edge.*member = std::max(edge.*member, of.*member);
+  for (const auto member : {&StageWork::forward, &StageWork::recompute, &StageWork::backward_input, &StageWork::backward_weight})
+    edge.*member += of.*member;
+  for (Kernel kernel : of.kernels) {
+    kernel.of_edge = true;
+    kernel.op = static_cast<std::int16_t>(EdgePart::loss);
+    edge.kernels.push_back(kernel);
+  }
+}
+
+/// The memory of a layer of a model that is told by its sizes: of the layout of layers/layer_tensors.hpp.
+inline void take_activations(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute) {
+  const ActivationBytes layer = layer_activations(model, batch, recompute);
+  const StashBytes stash = layer_stash(model, batch, recompute);
+  work.saved = Bytes{layer.saved};
+  work.forward_workspace = Bytes{layer.forward_workspace};
+  work.backward_workspace = Bytes{layer.backward_workspace};
+  work.stashed_workspace = Bytes{stash.tensors};
+  work.stash = Bytes{stash.tensors + stash.sums};
+}
+
+/// Of the parameters of a kind's layer, those of experts, where they follow its operators.
+inline ParameterRange experts_of(const LayerKind& kind, std::int64_t hidden) {
+  ParameterRange experts;
+  std::int64_t at = 0;
+  for (const Operator& op : kind.operators(hidden)) {
+    if (op.expert_parameters() > 0 && experts.end == 0) experts.begin = at;
+    at += op.parameters();
+    if (op.expert_parameters() > 0) experts.end = at;
+  }
+  return experts;
+}
+/// The same of a model that is told by its sizes, whose matrices come before its norms.
+inline ParameterRange experts_of(const Transformer& model) {
+  if (!model.is_routed()) return {};
+  const std::int64_t end = model.layer_matrix_parameters() - model.mlp_matrices() * model.hidden * model.shared_width;
+  return {end - model.layer_expert_parameters(), end};
+}
+
+}  // namespace detail
+
 TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
+  model.check();
+  batch.check();
   const double pairs = static_cast<double>(batch.tokens()) * static_cast<double>(batch.sequence) * model.heads;
   if (!model.fused_attention && 5 * pairs > 0x1p48) {
     throw InputError(concat("attention that is not fused keeps numbers of all pairs of ", batch.sequence,
                             " tokens, more than any memory holds; choose fused attention or shorter sequences"));
   }
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
-  stack.first_edge = transformer_work(model, batch, recompute, 0, 0, true, false);
-  stack.first_edge.parameters = model.embedding_parameters();
-  const auto layer_of = [&](const Transformer& of, Recompute policy) {
-    return transformer_work(of, batch, policy, 0, 1, false, false);
-  };
   if (recompute == Recompute::full) stack.recompute_layers = model.recompute_layers;
-  if (model.has_kinds()) return detail::stack_of_kinds(std::move(stack), model, batch, recompute);
-  const Transformer others = model.of_other_layers();
-  stack.layer = layer_of(others, recompute);
-  if (stack.recompute_layers > 0) stack.kept_layer = layer_of(others, Recompute::none);
-  if (model.dense_layers > 0) {
-    stack.pattern = model.decoder().pattern;
-    LayerWork& dense = stack.others.emplace_back(LayerWork{.layer = layer_of(model.of_dense_layers(), recompute)});
-    if (stack.recompute_layers > 0) dense.kept_layer = layer_of(model.of_dense_layers(), Recompute::none);
+  const Model decoder = model.decoder();
+  for (std::size_t k = 0; k < decoder.kinds.size(); ++k) {
+    const LayerKind& kind = decoder.kinds[k];
+    const Transformer sizes = k == 0 ? model.of_other_layers() : model.of_dense_layers();
+    const auto work = [&](Recompute policy) {
+      StageWork layer = layer_work(kind, model, batch, policy);
+      if (!model.has_kinds()) detail::take_activations(layer, sizes, batch, policy);
+      for (Kernel& kernel : layer.kernels) kernel.layer_kind = static_cast<std::uint8_t>(k);
+      return layer;
+    };
+    LayerWork one{.layer = work(recompute),
+                  .experts = model.has_kinds() ? detail::experts_of(kind, model.hidden) : detail::experts_of(sizes)};
+    if (stack.recompute_layers > 0) one.kept_layer = work(Recompute::none);
+    if (k > 0) {
+      stack.others.push_back(std::move(one));
+      continue;
+    }
+    stack.layer = std::move(one.layer);
+    stack.kept_layer = std::move(one.kept_layer);
+    stack.experts = one.experts;
   }
-  stack.last_edge = transformer_work(model, batch, recompute, 0, 0, false, true);
-  stack.last_edge.parameters = model.head_parameters();
+  if (decoder.kinds.size() > 1 || model.has_kinds()) stack.pattern = decoder.pattern;
+  stack.first_edge = embedding_work(model, batch);
+  stack.last_edge = head_work(model, batch);
   stack.names.first_edge = {{"embedding", model.embedding_parameters()}};
-  stack.names.last_edge = {{"final_norm", model.hidden}};
-  if (!model.tied) stack.names.last_edge.push_back({"output", model.embedding_parameters()});
+  stack.names.last_edge = {{"final_norm", model.hidden * (model.norm_bias ? 2 : 1)}};
+  if (!model.tied) stack.names.last_edge.push_back({"output", std::int64_t{model.vocab} * model.hidden});
+  const StageWork head = stack.last_edge;
+  for (const std::uint8_t kind : model.mtp) {
+    StageWork logits = head;
+    logits.parameters = model.hidden;  // of a norm of its own
+    detail::add_to_edge(stack.last_edge, stack.layer_of(kind));
+    detail::add_to_edge(stack.last_edge,
+                        detail::work_of({detail::joining_operators(model.hidden), model, batch, Recompute::none}));
+    detail::add_to_edge(stack.last_edge, logits);
+  }
+  if (!model.mtp.empty()) stack.names.last_edge.push_back({"next_tokens", model.mtp_parameters()});
   stack.lookup_waits_in_layer =
+      !model.has_kinds() &&
       layer_fits_lookup_gradient(model.dense_layers > 0 ? model.of_dense_layers() : model, batch, recompute);
   stack.edges_count_as_layers = model.edges_count_as_layers;
   stack.shard_copies = model.is_torchtitan()               ? ShardCopies::each_parameter
                        : model.code == LayerCode::composer ? ShardCopies::flat_parameter
                                                            : ShardCopies::none;
   if (model.narrow_gathers) stack.gathered_bytes = 1;
-  if (model.is_routed()) {
-    const std::int64_t end = model.layer_matrix_parameters() - model.mlp_matrices() * model.hidden * model.shared_width;
-    stack.experts = {end - model.layer_expert_parameters(), end};
-  }
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;
   stack.utilization = model.utilization;
   stack.utilization_source = model.utilization_source;
+  stack.sizes = {{"hidden", model.hidden}, {"vocab", model.vocab}};
+  if (model.has_kinds()) return stack;  // the sizes alone do not say what its layers are
   stack.sizes = {{"hidden", model.hidden},
                  {"heads", model.heads},
                  {"kv_heads", model.kv_heads},
@@ -360,6 +279,4 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 }
 
 }  // namespace tawpipe
-
-#include "tawpipe/model/detail/stack_of_kinds.hpp"
 #endif

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
@@ -32,16 +33,19 @@ inline const StageBody* body_of(const Schedule& schedule, const Task& task) {
 struct BodyTotals {
   Flops flops;
   double collectives = 0;
+  bool kernels = false;  ///< whether its steps know their own
 
   explicit BodyTotals(const StageBody& body) {
     for (const BodyStep& step : body) {
+      kernels = kernels || !step.kernels.empty();
       flops += step.flops;
       collectives += step.is_compute() ? 0 : 1.0 / step.pieces;
     }
   }
 };
 
-/// The work of one step of a stage's body.
+/// The work of one step of a stage's body, with what it runs of each kernel (Kernel::share). Kernels
+/// that no operator has, copies around collectives, are run by all steps, by their operations.
 inline StageWork work_of_step(StageWork work, const BodyStep& step, const BodyTotals& body, const Passes& passes) {
   const bool weight = !passes.forward && !passes.backward_input;
   work.forward = step.flops;
@@ -52,6 +56,18 @@ inline StageWork work_of_step(StageWork work, const BodyStep& step, const BodyTo
   work.pieces = step.pieces;
   work.collectives = body.collectives;
   work.fraction = body.flops.value() > 0 ? step.flops.value() / body.flops.value() : 0;
+  if (!body.kernels) work.kernels.clear();
+  for (Kernel& kernel : work.kernels) {
+    kernel.share = kernel.op < 0 ? work.fraction : 0;
+    for (const StepKernels& own : step.kernels) {
+      if (!own.has(kernel)) continue;
+      // Of one of the layers of its kind, or of those that are recomputed.
+      const std::int32_t layers = own.of_edge                         ? 1
+                                  : own.pass == KernelPass::recompute ? work.recomputed_of(own.layer_kind)
+                                                                      : work.layers_of(own.layer_kind);
+      kernel.share += own.share / std::max(1, layers);
+    }
+  }
   return work;
 }
 
@@ -333,11 +349,12 @@ class BodyExpander {
       return at->second;
     }
     const BodyTotals totals{body};
-    std::map<std::tuple<double, Bytes, std::int32_t>, SplitId> known;
+    std::map<std::tuple<double, Bytes, std::int32_t, std::vector<StepKernels>>, SplitId> known;
     for (const BodyStep& step : body) {
       at->second.push_back(none<SplitId>);
       if (!step.is_compute()) continue;
-      const auto [number, fresh] = known.try_emplace({step.flops.value(), step.traffic, step.pieces}, none<SplitId>);
+      const auto [number, fresh] =
+          known.try_emplace({step.flops.value(), step.traffic, step.pieces, step.kernels}, none<SplitId>);
       if (fresh) {
         number->second = builder_.step(work_of_step(from_.stage(task.stage), step, totals, traits(task.op).passes));
       }

@@ -60,7 +60,7 @@ struct DistinctSteps {
  private:
   static bool alike(const BodyStep& a, const BodyStep& b) {
     return a.kind == b.kind && a.axis == b.axis && a.inner == b.inner && a.pieces == b.pieces && a.flops == b.flops &&
-           a.traffic == b.traffic && a.bytes == b.bytes && a.relayed == b.relayed;
+           a.traffic == b.traffic && a.bytes == b.bytes && a.relayed == b.relayed && a.kernels == b.kernels;
   }
 };
 

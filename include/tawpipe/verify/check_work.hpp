@@ -83,9 +83,12 @@ class WorkCheck {
   static std::int64_t shown(std::int64_t number) { return number; }
   static std::int64_t shown(Bytes number) { return number.value(); }
   static double shown(Flops number) { return number.value(); }
-  /// What is compared where a decoder says it: how much memory activations take may change from one
-  /// version to the next, and files keep what theirs said; buffers show that.
-  static bool is_lasting(std::string_view key) { return key != "saved" && key != "stash" && key.find("workspace") == key.npos; }
+  /// What is compared where a decoder says it: how much memory activations take, and how many bytes
+  /// kernels move, may change from one version to the next, and files keep what theirs said; buffers
+  /// show the former.
+  static bool is_lasting(std::string_view key) {
+    return key != "saved" && key != "stash" && key.find("workspace") == key.npos && key.find("traffic") == key.npos;
+  }
   /// The first number in which two stages differ, in words; empty if there is none.
   static std::string difference(const StageWork& found, const StageWork& made, bool lasting) {
     std::string different;

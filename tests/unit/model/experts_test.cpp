@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/body_sums.hpp"
@@ -14,7 +15,6 @@
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_body.hpp"
-#include "tawpipe/model/transformer_kernels.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 
 namespace experts_test {
@@ -155,19 +155,24 @@ TEST_CASE("operations are those of the experts that tokens pass") {
   Transformer model = tiny;
   model.recompute_parts = {.mlp = true};  // router and MLPs
   CHECK(whole(model, Recompute::selective).recompute.value() == 2 * 2 * 12 * (32 + 720));
-  model.early_stop = true;  // all but the MLPs' last products
-  CHECK(whole(model, Recompute::full).recompute.value() == 2 * (matrices + attention - 2 * 12 * 8 * 30));
+  model.early_stop = true;  // all but the experts' last products; the shared expert runs before them
+  CHECK(whole(model, Recompute::full).recompute.value() == 2 * (matrices + attention - 2 * 12 * 8 * 24));
 }
 
 TEST_CASE("traffic has the copies of tokens, their sum, and the router's softmax") {
-  // 10H + 2(Q + K) + 5 x 30, and 2(k + 1)H + 5E = 68; 21H + 2(Q + K) + 9 x 30 + 68; at 2 bytes
-  const auto none = tawpipe::detail::layer_traffic(tiny, batch, Recompute::none);
-  CHECK(none.forward == 12 * 2 * (80 + 24 + 150 + 68));
-  CHECK(none.backward == 12 * 2 * (168 + 24 + 270 + 68));
-  CHECK(tawpipe::detail::layer_traffic(tiny, batch, Recompute::full).backward == none.backward + none.forward);
+  // 10H + 2(Q + K) + 3 x 30, 2(k + 1)H + 5E = 68, and the sum with the shared expert 3H; 12H + 2(Q + K) +
+  // 5 x 30 + 68 + 3H; at 2 bytes
+  const auto traffic = [](const Transformer& model, Recompute recompute) {
+    const StageWork layer = tawpipe::layer_stack(model, batch, recompute).layer;
+    return std::pair{layer.forward_traffic.value(), layer.backward_traffic.value()};
+  };
+  const auto [forward, backward] = traffic(tiny, Recompute::none);
+  CHECK(forward == 12 * 2 * (80 + 24 + 90 + 68 + 24));
+  CHECK(backward == 12 * 2 * (96 + 24 + 150 + 68 + 24));
+  CHECK(traffic(tiny, Recompute::full).second == backward + forward);
   Transformer model = tiny;
   model.recompute_parts = {.mlp = true};
-  CHECK(tawpipe::detail::layer_traffic(model, batch, Recompute::selective).backward == none.backward + 12 * 2 * (150 + 68));
+  CHECK(traffic(model, Recompute::selective).second == backward + 12 * 2 * (90 + 68 + 24));
 }
 
 TEST_CASE("experts' products are one batch, each of the tokens that an expert gets") {
@@ -353,9 +358,9 @@ TEST_CASE("nothing overflows at the limits of experts") {
   const double e = model.experts;
   for (const auto recompute : {Recompute::none, Recompute::full}) {
     const StageWork work = tawpipe::transformer_work(model, most, recompute, 0, model.layers, true, true);
-    const double routing = 2 * 5 * h + 5 * e;
-    const double again = recompute == Recompute::full ? 14 * h + 5 * i + routing : 0;
-    const double backward = 8 * model.layers * (25 * h + 9 * i + routing + again) + 3 * 8 * h + 3 * 8 * h + 32 * v;
+    const double routing = 2 * 5 * h + 5 * e + 3 * h;  // and the sum with the shared expert
+    const double again = recompute == Recompute::full ? 14 * h + 3 * i + routing : 0;
+    const double backward = 8 * model.layers * (16 * h + 5 * i + routing + again) + 3 * 8 * h + 3 * 8 * h + 32 * v;
     CHECK(static_cast<double>(work.backward_traffic.value()) == Approx(tokens * backward).epsilon(1e-9));
     const double kept = recompute == Recompute::full ? 8 * h : 8 * (8 * h + 4 * i + 4 * h) + 8 + 4 * h + 4 * e;
     CHECK(static_cast<double>(work.saved.value()) == Approx(tokens * (model.layers * kept + 16 * h + 4 + 8 * v)).epsilon(1e-9));

@@ -126,19 +126,19 @@ TEST_CASE("a workspace is the largest of layer and head, not their sum") {
 }
 
 TEST_CASE("traffic of a layer, the embedding and the head") {
-  // forward: norms 32, residual 48, rotary 2 x (8 + 4) = 24, SwiGLU 60: 164 elements, 328 bytes a
+  // forward: norms 32, residual 48, rotary 2 x (8 + 4) = 24, SwiGLU 36: 140 elements, 280 bytes a
   // token
   const auto layer = transformer_work(tiny, batch, Recompute::none, 0, 1, false, false);
-  CHECK(layer.forward_traffic == Bytes{328 * 12});
-  // backward: norms 48, residual 48, branches 72, rotary 24, SwiGLU 108: 300 elements, 600 bytes
-  CHECK(layer.backward_traffic == Bytes{600 * 12});
-  // computed again: all 164, or norms and SwiGLU 92
-  CHECK(transformer_work(tiny, batch, Recompute::full, 0, 1, false, false).backward_traffic == Bytes{928 * 12});
-  CHECK(transformer_work(tiny, batch, Recompute::selective, 0, 1, false, false).backward_traffic == Bytes{784 * 12});
+  CHECK(layer.forward_traffic == Bytes{280 * 12});
+  // backward: norms 48, residual 48, rotary 24, SwiGLU 60: 180 elements, 360 bytes
+  CHECK(layer.backward_traffic == Bytes{360 * 12});
+  // computed again: all 140, or norms and SwiGLU 68
+  CHECK(transformer_work(tiny, batch, Recompute::full, 0, 1, false, false).backward_traffic == Bytes{640 * 12});
+  CHECK(transformer_work(tiny, batch, Recompute::selective, 0, 1, false, false).backward_traffic == Bytes{496 * 12});
   // stopped early: without the last residual sum, 24
   Transformer stopped = tiny;
   stopped.early_stop = true;
-  CHECK(transformer_work(stopped, batch, Recompute::full, 0, 1, false, false).backward_traffic == Bytes{880 * 12});
+  CHECK(transformer_work(stopped, batch, Recompute::full, 0, 1, false, false).backward_traffic == Bytes{592 * 12});
   // embedding: rows of 16 bytes, 2 and 3 times
   const auto embedding = transformer_work(tiny, batch, Recompute::none, 0, 0, true, false);
   CHECK(embedding.forward_traffic == Bytes{32 * 12});
@@ -167,8 +167,8 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   CHECK(kernels.forward_traffic == Bytes{(32 + 380) * 12});
   CHECK(kernels.backward_traffic == Bytes{(48 + 140) * 12});
   const auto all = whole(tiny, Recompute::none);
-  CHECK(all.forward_traffic == Bytes{(2 * 328 + 32 + 172) * 12});
-  CHECK(all.backward_traffic == Bytes{(2 * 600 + 48 + 268) * 12});
+  CHECK(all.forward_traffic == Bytes{(2 * 280 + 32 + 172) * 12});
+  CHECK(all.backward_traffic == Bytes{(2 * 360 + 48 + 268) * 12});
 }
 
 TEST_CASE("more recomputation keeps less, computes more and moves more") {
@@ -217,8 +217,8 @@ TEST_CASE("nothing overflows at the limits of every size") {
   // Q = K = H; the formulas above in floating point, where nothing wraps around
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const auto work = transformer_work(model, most, recompute, 0, model.layers, true, true);
-    const double again = recompute == Recompute::full ? 14 * h + 5 * i : recompute == Recompute::selective ? 4 * h + 5 * i : 0;
-    const double backward = 8 * model.layers * (25 * h + 9 * i + again) + 3 * 8 * h + 3 * 8 * h + 32 * v;
+    const double again = recompute == Recompute::full ? 14 * h + 3 * i : recompute == Recompute::selective ? 4 * h + 3 * i : 0;
+    const double backward = 8 * model.layers * (16 * h + 5 * i + again) + 3 * 8 * h + 3 * 8 * h + 32 * v;
     CHECK(static_cast<double>(work.backward_traffic.value()) == doctest::Approx(tokens * backward).epsilon(1e-9));
     const double kept = recompute == Recompute::full        ? 8 * h
                         : recompute == Recompute::selective ? 8 * (5 * h + 2 * i)

@@ -1,5 +1,5 @@
 // The steps of a body as they are added: computations that follow each other are one.
-// Not: which steps a stage has (model/detail/body_writer.hpp).
+// Not: which steps a stage has (model/detail/operator_body.hpp).
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,34 @@
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "tawpipe/model/shared_stage.hpp"
 
 namespace tawpipe::inline v0::detail {
+
+/// What one rank computes: operations, memory-bound bytes, and the kernels that do them.
+struct StepWork {
+  double flops = 0;
+  double traffic = 0;
+  std::vector<StepKernels> kernels = {};
+
+  StepWork& operator+=(const StepWork& other) {
+    flops += other.flops;
+    traffic += other.traffic;
+    kernels.insert(kernels.end(), other.kernels.begin(), other.kernels.end());
+    return *this;
+  }
+  bool is_some() const { return flops > 0 || traffic > 0 || !kernels.empty(); }
+  /// One of so many equal parts.
+  StepWork part(int parts) const {
+    StepWork one = *this;
+    one.flops /= parts;
+    one.traffic /= parts;
+    for (StepKernels& kernels_of : one.kernels) kernels_of.share /= parts;
+    return one;
+  }
+};
 
 class BodySteps {
  public:
@@ -19,7 +43,7 @@ class BodySteps {
 
   /// The first and the last step are computations, of zero time if need be.
   StageBody take() {
-    if (!body_.back().is_compute()) compute(0, 0);
+    if (!body_.back().is_compute()) compute({});
     return std::move(body_);
   }
 
@@ -34,31 +58,32 @@ class BodySteps {
   }
   /// Adds a computation after `after`. It is merged into the last step if that is a computation and
   /// the only dependency.
-  std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
+  std::int32_t compute(const StepWork& work, std::initializer_list<std::int32_t> after) {
     const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
     if (!body_.empty() && body_.back().is_compute() && body_.back().pieces == 1 &&
         std::none_of(after.begin(), after.end(), waits)) {
-      body_.back().flops = body_.back().flops + Flops{flops};
-      body_.back().traffic += bytes(traffic);
+      body_.back().flops = body_.back().flops + Flops{work.flops};
+      body_.back().traffic += bytes(work.traffic);
+      body_.back().kernels.insert(body_.back().kernels.end(), work.kernels.begin(), work.kernels.end());
       return last();
     }
-    BodyStep step{.flops = Flops{flops}, .traffic = bytes(traffic)};
+    BodyStep step{.flops = Flops{work.flops}, .traffic = bytes(work.traffic), .kernels = work.kernels};
     std::size_t count = 0;
     for (const std::int32_t earlier : after) {
       if (earlier >= 0) step.after[count++] = earlier;
     }
-    body_.push_back(step);
+    body_.push_back(std::move(step));
     return last();
   }
-  std::int32_t compute(double flops, double traffic) { return compute(flops, traffic, {last()}); }
+  std::int32_t compute(const StepWork& work) { return compute(work, {last()}); }
 
   std::int32_t collective(Kind kind, Axis axis, bool gradients, double size, std::int32_t after) {
     body_.push_back({.kind = kind, .axis = axis, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
     return last();
   }
   /// Adds a computation that is not merged with the one before it.
-  void compute_apart(double flops, double traffic, std::int32_t after) {
-    body_.push_back({.flops = Flops{flops}, .traffic = bytes(traffic), .after = {after, -1}});
+  void compute_apart(const StepWork& work, std::int32_t after) {
+    body_.push_back({.flops = Flops{work.flops}, .traffic = bytes(work.traffic), .after = {after, -1}, .kernels = work.kernels});
   }
 
   StageBody body_ = StageBody(1);

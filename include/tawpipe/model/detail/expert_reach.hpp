@@ -1,5 +1,5 @@
 // Which part of the tokens is sent to some of a layer's experts, if routers choose any alike.
-// Not: how many bytes that is (body_sizes.hpp).
+// Not: how many bytes that is (model/detail/body_exchanges.hpp).
 #pragma once
 
 #include <algorithm>

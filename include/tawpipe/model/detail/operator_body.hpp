@@ -1,232 +1,317 @@
-// The steps of stages whose layers are of several kinds, from how their operators split values.
-// Not: the steps of equal layers (model/detail/body_writer.hpp), nor what an operator costs.
+// Writes the bodies of a stage's passes from the operators of its layers.
+// Not: what ranks exchange around one (model/detail/body_exchanges.hpp), nor one rank's part of the
+// stage's memory (model/transformer_body.hpp).
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
 #include "tawpipe/model/batch.hpp"
-#include "tawpipe/model/detail/body_steps.hpp"
-#include "tawpipe/model/detail/operator_reading.hpp"
+#include "tawpipe/model/detail/body_exchanges.hpp"
+#include "tawpipe/model/detail/kind_of_rank.hpp"
+#include "tawpipe/model/edge_work.hpp"
+#include "tawpipe/model/kernel.hpp"
+#include "tawpipe/model/operator.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
-#include "tawpipe/model/transformer_work.hpp"
 
 namespace tawpipe::inline v0::detail {
 
-/// Where an operator needs whole what ranks have by tokens, they gather it; where one gives summands,
-/// they sum them, by tokens with sequence parallelism. Copies of tokens go to whole experts and back by
-/// all-to-all; experts that ranks split by their width are gathered and summed as an MLP. The backward
-/// goes the other way: the gradient of a sum is gathered, that of a gather is summed, during which the
-/// gradients of weights are computed.
-class OperatorBody : public BodySteps {
+/// The kinds of a model's layers and its edges, as one of the ranks that share them has them.
+struct PartsOfRank {
+  std::vector<KindOfRank> kinds = {};
+  StageWork first_edge = {};  ///< of all ranks, with one rank's kernels
+  StageWork last_edge = {};
+};
+
+/// Writes the steps of one pass. A layer's forward: its operators in order, each gather before the first
+/// that needs it, each sum after what gives summands; copies of tokens go to whole experts and back by
+/// all-to-all. The backward goes the other way: the gradient of a sum is gathered, that of a gather is
+/// summed, during which the gradients of weights are computed, from the inputs that are gathered again
+/// beside it. A shared expert is computed before the tokens are sent, as without
+/// --moe-shared-expert-overlap. Source: Megatron-LM, core/transformer/moe: moe_layer.py,
+/// token_dispatcher.py (MoEAlltoAllTokenDispatcher).
+class OperatorBody : public BodyExchanges {
  public:
-  OperatorBody(const std::vector<OperatorReading>& kinds, const Transformer& model, const Batch& batch, Recompute recompute,
+  OperatorBody(const PartsOfRank& parts, const Transformer& model, const Batch& batch, Recompute recompute,
                const Sharing& sharing)
-      : kinds_{kinds},
-        model_{model},
-        batch_{batch},
-        sharing_{sharing},
-        recompute_{recompute},
-        element_{static_cast<double>(size_bytes(model.dtype))},
-        tokens_{static_cast<double>(batch.tokens())} {}
+      : BodyExchanges{model, batch, sharing}, parts_{parts}, recompute_{recompute} {}
 
   void forward(const StageWork& stage) {
     if (stage.first_edge) {
-      compute(0, static_cast<double>(embedding_traffic(model_, batch_).forward) / sharing_.ranks());
+      compute(edge(parts_.first_edge, EdgePart::embedding, KernelPass::forward));
       sum(false, width());
-    } else if (sharing_.gathers_messages()) {
-      collective(Kind::all_gather, Axis::tensor, false, of_rank_tokens(width()), last());
+    } else {
+      gather_message(false, width());
     }
     for (int layer = 0; layer < stage.layers; ++layer) {
-      compute_apart(0, 0, last());
-      body_.back().layer = layer;
-      forward(kind(stage, layer), false);
+      begin(kind(stage, layer));
+      forward(kind(stage, layer), layer, [](std::size_t) { return true; });
     }
     if (!stage.last_edge) return;
-    compute_apart(0, 2 * stream(), last());
+    compute_apart(edge(parts_.last_edge, EdgePart::norm, KernelPass::forward), last());
     body_.back().layer = stage.layers;
     gather(false, width());
-    compute(stage_head_.forward.value() / sharing_.ranks(), head_traffic(stage_head_.forward_traffic, 2));
-    if (sharing_.tensor > 1) collective(Kind::all_reduce, Axis::tensor, false, 12 * tokens_ / sharing_.token_ranks(), last());
+    compute(edge(parts_.last_edge, EdgePart::loss, KernelPass::forward));
+    // For each token: the largest logit, the sum of exponentials and the target's logit, in float32.
+    if (splits()) collective(Kind::all_reduce, Axis::tensor, false, 12 * tokens_, last());
   }
 
   /// @param input  the gradients of inputs; @param weight  those of weights
   void backward(const StageWork& stage, bool input, bool weight) {
     if (stage.last_edge) {
       const std::int32_t gathered = weight ? gather(true, width()) : -1;
-      const double ranks = sharing_.ranks();
+      const StepWork weights = edge(parts_.last_edge, EdgePart::loss, KernelPass::backward_weight);
       if (input) {
-        compute((stage_head_.backward_input + stage_head_.recompute).value() / ranks,
-                head_traffic(stage_head_.backward_traffic, 3));
+        StepWork loss = edge(parts_.last_edge, EdgePart::loss, KernelPass::recompute);  // of a loss in chunks
+        loss += edge(parts_.last_edge, EdgePart::loss, KernelPass::backward_input);
+        compute(loss);
         const std::int32_t summed = sum(true, width());
-        if (weight) compute(stage_head_.backward_weight.value() / ranks, 0, {gathered});
-        compute(0, 3 * stream(), {summed});
+        if (weight) compute(weights, {gathered});
+        compute(edge(parts_.last_edge, EdgePart::norm, KernelPass::backward_input), {summed});
       } else {
-        compute(stage_head_.backward_weight.value() / ranks, 0, {gathered});
+        compute(weights, {gathered});
       }
       if (weight) {
         body_.back().layer = stage.layers;
-        compute_apart(0, 0, last());
+        compute_apart({}, last());
       }
-    } else if (input && sharing_.gathers_messages()) {
-      collective(Kind::all_gather, Axis::tensor, true, of_rank_tokens(width()), last());
+    } else if (input) {
+      gather_message(true, width());
     }
     for (int layer = stage.layers; layer-- > 0;) {
-      const OperatorReading& reading = kind(stage, layer);
-      const bool again = layer < stage.recomputed;
-      if (input && again && recompute_ == Recompute::full) forward(reading, true);
-      backward(reading, input, weight, again && recompute_ != Recompute::full);
-      if (weight) {
-        compute_apart(0, 0, last());
-        body_.back().layer = layer;
-      }
+      const KindOfRank& of = kind(stage, layer);
+      if (input) begin(of);
+      const bool again = input && layer < stage.recomputed;
+      if (again && recompute_ == Recompute::full) forward(of, -1, [&](std::size_t i) { return of.reading().runs_again(i); });
+      backward(of, layer, input, weight, again && recompute_ != Recompute::full);
     }
     if (stage.first_edge && input) {
       gather(true, width());
-      compute(0, static_cast<double>(embedding_traffic(model_, batch_).backward) / sharing_.ranks());
+      compute(edge(parts_.first_edge, EdgePart::embedding, KernelPass::backward_input));
     }
   }
-  void take_head(const StageWork& head) { stage_head_ = head; }
 
  private:
   using OpKind = Operator::Kind;
 
-  const OperatorReading& kind(const StageWork& stage, int layer) const {
-    return kinds_[stage.kinds.empty() ? 0 : stage.kinds[static_cast<std::size_t>(layer)]];
+  const KindOfRank& kind(const StageWork& stage, int layer) const {
+    return parts_.kinds[stage.kinds.empty() ? 0 : stage.kinds[static_cast<std::size_t>(layer)]];
   }
   double width() const { return static_cast<double>(model_.hidden); }
-  double of_rank_tokens(double width) const { return tokens_ / sharing_.token_ranks() * element_ * width; }
-  /// A rank's part of the head's bytes, without those of its norm.
-  double head_traffic(Bytes all, int of_norm) const {
-    return (static_cast<double>(all.value()) - of_norm * tokens_ * element_ * width()) / sharing_.ranks();
+  /// Begins a layer with a step of its own if its whole pass would be one with the layer before it.
+  void begin(const KindOfRank& of) {
+    const auto exchanges = [&](const Operator& op) {
+      return (op.kind == OpKind::attention && sharing_.context > 1) || (op.kind == OpKind::dispatch && sharing_.whole_experts);
+    };
+    const std::vector<Operator>& list = of.list();
+    if (body_.back().layer >= 0 && !splits() && std::none_of(list.begin(), list.end(), exchanges)) compute_apart({}, last());
   }
-  /// Bytes of one rank's part of the residual stream.
-  double stream() const { return tokens_ * element_ * width() / sharing_.token_parts(); }
-  bool splits() const { return sharing_.tensor > 1; }
-
-  std::int32_t gather(bool gradients, double width) {
-    if (!splits() || !sharing_.sequence_parallel) return -1;
-    return collective(Kind::all_gather, Axis::tensor, gradients, of_rank_tokens(width), last_compute());
-  }
-  std::int32_t sum(bool gradients, double width) {
-    if (!splits()) return -1;
-    const Kind how = sharing_.sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce;
-    return collective(how, Axis::tensor, gradients, of_rank_tokens(width), last());
-  }
-  void send(bool gradients, const Operator& op) {
-    collective(Kind::all_to_all, Axis::all, gradients,
-               tokens_ * element_ * static_cast<double>(op.in * op.copies) / sharing_.ranks(), last_compute());
-  }
-  /// Keys and values of the ranks that split a sequence.
-  void exchange(bool backward, const std::vector<Operator>& list, const Operator& op, double flops) {
-    const auto width_of = [&](int at) { return static_cast<double>(list[static_cast<std::size_t>(at)].out); };
-    const double keys =
-        of_rank_tokens(width_of(op.from[1]) + std::min(width_of(op.from[2]), static_cast<double>(op.count * op.value))) /
-        sharing_.tensor;
-    if (sharing_.exchange == ContextExchange::all_gather) {
-      collective(Kind::all_gather, Axis::context, false, keys * sharing_.context, last());
-      compute(flops, 0);
-      if (backward) collective(Kind::reduce_scatter, Axis::context, true, keys * sharing_.context, last());
-      return;
+  /// A rank's part of an edge's part.
+  StepWork edge(const StageWork& of, EdgePart part, KernelPass pass) const {
+    StepWork work;
+    if (part == EdgePart::loss) {
+      const Flops all = pass == KernelPass::backward_input    ? of.backward_input
+                        : pass == KernelPass::backward_weight ? of.backward_weight
+                        : pass == KernelPass::recompute       ? of.recompute
+                                                              : of.forward;
+      work.flops = all.value() / sharing_.ranks();
     }
-    const double queries = of_rank_tokens(static_cast<double>(op.in)) / sharing_.tensor;
-    collective(Kind::all_to_all, Axis::context, backward, backward ? queries : queries + keys, last());
-    compute(flops, 0);
-    collective(Kind::all_to_all, Axis::context, backward, backward ? queries + keys : queries, last());
+    const StepKernels own{.op = static_cast<std::int16_t>(part), .of_edge = true, .pass = pass};
+    bool any = false;
+    for (const Kernel& kernel : of.kernels) {
+      if (!own.has(kernel)) continue;
+      any = true;
+      if (kernel.kind == Kernel::Kind::traffic && !kernel.of_weights) work.traffic += kernel.count * kernel.bytes;
+    }
+    if (any) work.kernels.push_back(own);
+    return work;
   }
-  /// Whether it reads whole what ranks have by tokens.
-  static bool gathers(const std::vector<Operator>& list, const Operator& op) {
-    if (op.from[0] < 0) return false;
-    const bool by_tokens = list[static_cast<std::size_t>(op.from[0])].gives == Split::tokens;
-    return by_tokens && (op.needs == Split::whole || op.needs == Split::width);
+  Gathered gathered(const KindOfRank& of, std::size_t i, std::int64_t width) const {
+    const bool experts = of.has_experts(of.sublayer(i));
+    return {.width = static_cast<double>(width), .number = gathered_number(experts), .overlaps = overlaps() && !experts};
+  }
+  void attention(bool backward, const KindOfRank& of, std::size_t i, const StepWork& work, std::int32_t ready = -1) {
+    const Operator& op = of.list()[i];
+    const auto width_of = [&](std::size_t n) { return static_cast<double>(of.list()[static_cast<std::size_t>(op.from[n])].out); };
+    // A group of queries keeps its key and value head whole; torchtitan copies them for each query head.
+    const auto of_rank = [&](double all, std::int64_t head) {
+      return std::max((model_.is_torchtitan() ? static_cast<double>(op.in) : all) / sharing_.tensor, static_cast<double>(head));
+    };
+    const double keys = of_rank(width_of(1), op.key);
+    const double values = of_rank(std::min(width_of(2), static_cast<double>(op.count * op.value)), op.value);
+    BodyExchanges::attention(backward, work, static_cast<double>(op.in) / sharing_.tensor, keys + values, ready);
   }
 
-  /// @param again  only what runs again
-  void forward(const OperatorReading& reading, bool again) {
-    const std::vector<Operator>& list = reading.operators();
-    std::vector<char> gathered(list.size(), 0);
+  /// @param layer  to note where it begins; -1: it is computed again
+  /// @param runs  operators
+  template <class Runs>
+  void forward(const KindOfRank& of, std::int32_t layer, Runs&& runs) {
+    const KernelPass pass = layer < 0 ? KernelPass::recompute : KernelPass::forward;
+    const std::vector<Operator>& list = of.list();
+    StepWork work;  // of the operators since the last exchange
+    Gathered with;
+    const auto end = [&] {
+      if (with.width > 0) {
+        gathered_product(false, std::exchange(work, {}), std::exchange(with, {}));
+      } else if (work.is_some()) {
+        compute(std::exchange(work, {}));
+      } else {
+        return;
+      }
+      if (layer >= 0 && body_.back().layer < 0) body_.back().layer = std::exchange(layer, -1);
+    };
     for (std::size_t i = 1; i < list.size(); ++i) {
       const Operator& op = list[i];
-      if (again && !reading.runs_again(i)) continue;
-      const bool experts = op.kind == OpKind::dispatch && !sharing_.whole_experts;
-      if ((gathers(list, op) || experts) && gathered[static_cast<std::size_t>(op.from[0])] == 0) {
-        gathered[static_cast<std::size_t>(op.from[0])] = 1;
-        gather(false, static_cast<double>(list[static_cast<std::size_t>(op.from[0])].out));
+      if (!runs(i)) continue;
+      if (const std::int64_t numbers = of.gathered_before(i); numbers > 0) {
+        end();
+        with = gathered(of, i, numbers);
       }
-      if (op.kind == OpKind::combine && sharing_.whole_experts) send(false, op);
-      step(reading, i, false, op.flops(batch_.sequence).forward, reading.moved_by(i).forward);
-      if (op.kind == OpKind::dispatch && sharing_.whole_experts) send(false, op);
-      if (op.gives == Split::partial || (op.kind == OpKind::combine && !sharing_.whole_experts))
-        sum(false, static_cast<double>(op.out));
-    }
-  }
-
-  void backward(const OperatorReading& reading, bool input, bool weight, bool selective) {
-    const std::vector<Operator>& list = reading.operators();
-    double of_weights = 0;
-    for (std::size_t i = list.size(); i-- > 1;) {
-      const Operator& op = list[i];
-      const TokenFlops flops = op.flops(batch_.sequence);
-      of_weights += rank_part(op, flops.backward_weight);
-      const bool gathers_again =
-          weight && is_first_to_gather(list, i) && op.kind != OpKind::dispatch && model_.gathers_again(recompute_);
-      const double read = static_cast<double>(list[static_cast<std::size_t>(std::max<int>(0, op.from[0]))].out);
-      if (!input) {
-        if (gathers_again) compute(std::exchange(of_weights, 0), 0, {gather(false, read)});
+      const bool whole = sharing_.whole_experts;
+      if (op.kind == OpKind::combine && whole) {
+        end();
+        send_to_experts(false, op.in, op.copies);
+      }
+      if (op.kind == OpKind::attention) {
+        end();
+        attention(false, of, i, of.work(i, pass));
         continue;
       }
-      if (op.gives == Split::partial || (op.kind == OpKind::combine && !sharing_.whole_experts))
-        gather(true, static_cast<double>(op.out));
-      if (op.kind == OpKind::dispatch && sharing_.whole_experts) send(true, op);
-      const auto moved = reading.moved_by(i);
-      const bool again = selective && reading.runs_again(i);
-      step(reading, i, true, flops.backward_input + (again ? flops.forward : 0),
-           moved.backward + reading.branches(i) + (again ? moved.forward : 0));
-      if (op.kind == OpKind::combine && sharing_.whole_experts) send(true, op);
-      // The gradient of what was gathered is summed when all that reads it has given its part.
-      if (!is_first_to_gather(list, i)) continue;
-      const std::int32_t arrived = gathers_again ? gather(false, read) : -1;
-      const std::int32_t summed = sum(true, read);
-      if (weight) compute(std::exchange(of_weights, 0), 0, {arrived});
-      if (summed >= 0) compute(0, 0, {summed});
+      if (of.is_summed(i) && op.kind == OpKind::product) {
+        end();
+        summed_product(of.work(i, pass), static_cast<double>(op.out), gathered(of, i, 0).overlaps);
+        continue;
+      }
+      work += of.work(i, pass);
+      if (of.is_summed(i)) {
+        end();
+        sum(false, static_cast<double>(op.out));
+      }
+      if (op.kind == OpKind::dispatch && whole) {
+        end();
+        send_to_experts(false, op.in, op.copies);
+      }
     }
-    if (weight) compute(of_weights, 0);
-  }
-  bool is_first_to_gather(const std::vector<Operator>& list, std::size_t i) const {
-    const auto reads = [&](const Operator& op) {
-      return gathers(list, op) || (op.kind == OpKind::dispatch && !sharing_.whole_experts);
-    };
-    if (!reads(list[i])) return false;
-    for (std::size_t before = 1; before < i; ++before) {
-      if (reads(list[before]) && list[before].from[0] == list[i].from[0]) return false;
-    }
-    return true;
-  }
-  double rank_part(const Operator& op, double of_token) const {
-    const bool by_tokens = op.needs == Split::tokens && op.gives == Split::tokens;
-    return of_token * tokens_ / (by_tokens ? sharing_.token_parts() : sharing_.ranks());
-  }
-  void step(const OperatorReading& reading, std::size_t i, bool backward, double flops, double traffic) {
-    const Operator& op = reading.operators()[i];
-    if (op.kind == OpKind::attention && sharing_.context > 1)
-      return exchange(backward, reading.operators(), op, rank_part(op, flops));
-    compute(rank_part(op, flops), rank_part(op, traffic));
+    end();
   }
 
-  const std::vector<OperatorReading>& kinds_;
-  const Transformer& model_;
-  const Batch& batch_;
-  Sharing sharing_;
+  /// @param again  the policy's parts run again
+  void backward(const KindOfRank& of, std::int32_t layer, bool input, bool weight, bool again) {
+    const std::vector<Operator>& list = of.list();
+    if (!input) return weights(of, layer);
+    const bool mlp_again = again && model_.parts_again(recompute_).mlp;
+    StepWork work;              // of the operators since the last exchange
+    StepWork of_weights;        // gradients that a sum hides
+    Gathered with;              // what is gathered before `work`
+    std::int32_t waits = -1;    // of `work`: the sum of the gradient that it reads
+    std::int32_t arrived = -1;  // the inputs for the gradients of weights
+    std::int32_t ready = last_compute();
+    std::vector<std::size_t> residuals;
+    const auto end = [&] {
+      if (with.width > 0) {
+        arrived = gathered_product(true, std::exchange(work, {}), std::exchange(with, {}));
+      } else if (work.is_some() || waits >= 0) {
+        const std::int32_t after = std::exchange(waits, -1);
+        compute(std::exchange(work, {}), {after < 0 ? last() : after});
+      }
+    };
+    for (std::size_t i = list.size(); i-- > 1;) {
+      const Operator& op = list[i];
+      const bool whole = sharing_.whole_experts;
+      if (of.is_residual(i)) {  // its two gradients are summed after the norm of what it adds
+        end_sublayer(of, std::exchange(residuals, {i}), again, work);
+        end();
+        ready = last_compute();
+        if (mlp_again && i > 1 && of.reading().is_of_mlp(i - 1)) {
+          forward(of, -1, [&](std::size_t j) { return of.sublayer(j) == of.sublayer(i) && of.reading().is_of_mlp(j); });
+          compute({});
+        }
+        continue;
+      }
+      if (of.is_summed(i)) {
+        end();
+        with = gathered(of, i, op.out);
+        if (weight && gathers_again(of, i)) with.again_width = static_cast<double>(input_width(of, i));
+      }
+      if (op.kind == OpKind::dispatch && whole) {
+        end();
+        send_to_experts(true, op.in, op.copies);
+      }
+      const bool repeats = again && of.reading().runs_again(i) && !(mlp_again && of.reading().is_of_mlp(i));
+      if (op.kind == OpKind::attention) {
+        end();
+        StepWork core = of.work(i, KernelPass::backward_input);
+        if (repeats && sharing_.context > 1) attention(false, of, i, of.work(i, KernelPass::recompute));
+        if (repeats && sharing_.context == 1) core += of.work(i, KernelPass::recompute);
+        attention(true, of, i, core, repeats ? -1 : ready);
+        continue;
+      }
+      if (repeats) work += of.work(i, KernelPass::recompute);
+      work += of.work(i, KernelPass::backward_input);
+      if (weight) (of.is_by_itself(i) ? work : of_weights) += of.work(i, KernelPass::backward_weight);
+      if (of.is_summed(i) && op.kind == OpKind::product) end();
+      if (op.kind == OpKind::combine && whole) {
+        end();
+        send_to_experts(true, op.in, op.copies);
+      }
+      // The gradient of what was gathered is summed when all that reads it has given its part.
+      if (of.gathered_before(i) == 0) continue;
+      end();
+      waits = sum(true, static_cast<double>(of.gathered_before(i)));
+      if (!weight) continue;
+      compute(std::exchange(of_weights, {}), {std::exchange(arrived, -1)});
+      if (of.sublayer(i) == 0) body_.back().layer = std::exchange(layer, -1);
+    }
+    end_sublayer(of, residuals, again, work);
+    work += of_weights;
+    end();
+    if (weight && layer >= 0) body_.back().layer = layer;
+  }
+  /// Adds the sums of the gradients of the residual stream.
+  static void end_sublayer(const KindOfRank& of, const std::vector<std::size_t>& sums, bool again, StepWork& work) {
+    for (const std::size_t sum : sums) {
+      if (again && of.reading().runs_again(sum)) work += of.work(sum, KernelPass::recompute);
+      work += of.work(sum, KernelPass::backward_input);
+    }
+  }
+  /// Whether the input of the products before a sum is gathered again; experts keep their copies.
+  bool gathers_again(const KindOfRank& of, std::size_t i) const {
+    return model_.gathers_again(recompute_) && !of.has_experts(of.sublayer(i));
+  }
+  /// Numbers of a token that are gathered for the products between the last gathers before `i` and it.
+  static std::int64_t input_width(const KindOfRank& of, std::size_t i) {
+    std::int64_t width = 0;
+    for (std::size_t j = i; j-- > 1 && of.sublayer(j) == of.sublayer(i) && !of.is_summed(j);) width += of.gathered_before(j);
+    return width;
+  }
+  /// The gradients of weights by themselves.
+  void weights(const KindOfRank& of, std::int32_t layer) {
+    struct Sublayer {
+      StepWork work;
+      std::int32_t gathered = -1;
+    };
+    std::vector<Sublayer> all;
+    int current = -1;
+    const std::int32_t before = last_compute();
+    for (std::size_t i = of.list().size(); i-- > 1;) {
+      if (all.empty() || of.sublayer(i) != current) {
+        current = of.sublayer(i);
+        all.emplace_back();
+      }
+      all.back().work += of.work(i, KernelPass::backward_weight);
+      if (!of.is_summed(i) || of.list()[i].kind != OpKind::product || !gathers_again(of, i)) continue;
+      all.back().gathered = gather(false, static_cast<double>(input_width(of, i)), gathered_number(false), before);
+    }
+    for (const Sublayer& one : all) compute(one.work, {one.gathered});
+    body_.back().layer = layer;
+  }
+
+  const PartsOfRank& parts_;
   Recompute recompute_;
-  double element_;
-  double tokens_;
-  StageWork stage_head_ = {};
 };
 
 }  // namespace tawpipe::detail

@@ -1,4 +1,4 @@
-// The kernels of a layer, from a reading of its operators.
+// The kernels of a layer, each of its operator, from a reading of its operators.
 // Not: what each operator computes (model/operator.hpp), nor operations and memory
 // (model/detail/operator_reading.hpp).
 #pragma once
@@ -29,35 +29,54 @@ class OperatorKernels {
         element_{static_cast<double>(size_bytes(model_.dtype))},
         tokens_{static_cast<double>(batch_.tokens())} {}
 
+  /// Kernel::op is the operator's place in the list.
   void add_to(std::vector<Kernel>& list) const {
     for (std::size_t i = 0; i < list_.size(); ++i) {
-      const Operator& op = list_[i];
-      if (op.kind == Kind::product) add_product(list, i);
-      if (op.kind == Kind::attention) add_attention(list, i);
-      if (op.kind == Kind::index) add_index(list, i);
-      if (op.kind == Kind::delta_rule || op.kind == Kind::state_space) add_recurrence(list, i);
-    }
-    for (const Split split : {Split::tokens, Split::width, Split::experts}) {
-      add_traffic(list, KernelPass::forward, split);
-      add_traffic(list, KernelPass::recompute, split);
-      add_traffic(list, KernelPass::backward_input, split);
+      const std::size_t first = list.size();
+      switch (list_[i].kind) {
+        case Kind::product:
+          add_product(list, i);
+          break;
+        case Kind::attention:
+          model_.fused_attention ? add_attention(list, i) : add_scores(list, i);
+          break;
+        case Kind::index:
+          add_products(list, i, batch_.sequence, (batch_.sequence + 1) / 2, list_[i].key,
+                       batch_.microbatch_size * list_[i].count);
+          break;
+        case Kind::delta_rule:
+        case Kind::state_space:
+          add_recurrence(list, i);
+          break;
+        default:
+          break;
+      }
+      add_moved(list, i);
+      for (std::size_t k = first; k < list.size(); ++k) list[k].op = static_cast<std::int16_t>(i);
     }
   }
 
  private:
   using Dimension = Kernel::Dimension;
-  static Dimension dimension_of(Split split) {
-    return split == Split::tokens ? Dimension::m : split == Split::experts ? Dimension::none : Dimension::n;
+
+  const Operator& input_of(std::size_t i) const { return list_[static_cast<std::size_t>(list_[i].from[0])]; }
+  bool is_inward(std::size_t i) const {
+    return list_[i].needs == Split::whole || (list_[i].is_of_experts() && input_of(i).kind == Kind::dispatch);
   }
   ProductFormat format_of(std::size_t i) const {
     if (model_.dtype == Dtype::f32) return ProductFormat::bits32;
     return is_narrow(model_.products) && reading_.is_router(i) ? ProductFormat::bits16 : model_.products;
   }
+  /// Whether no product before it reads the same.
+  bool is_first_reader(std::size_t i) const {
+    return std::none_of(list_.begin(), list_.begin() + static_cast<std::ptrdiff_t>(i),
+                        [&](const Operator& op) { return op.kind == Kind::product && op.from[0] == list_[i].from[0]; });
+  }
   /// The width of all products of the same input that become one, of which this is the first; 0: it is
   /// not the first.
   std::int64_t joined(std::size_t i) const {
     const Operator& op = list_[i];
-    if (model_.is_torchtitan() || op.needs == Split::tokens || op.needs == Split::width) return op.out;
+    if (!reading_.software().joins_products || op.needs == Split::tokens || op.needs == Split::width) return op.out;
     std::int64_t width = 0;
     for (std::size_t other = 0; other < list_.size(); ++other) {
       const Operator& same = list_[other];
@@ -72,8 +91,7 @@ class OperatorKernels {
     const std::int64_t out = joined(i);
     if (out == 0) return;
     const std::int64_t rows = (batch_.tokens() * op.copies + op.count - 1) / op.count;
-    const bool inward = op.needs == Split::whole || (op.is_of_experts() && op.in < op.out);
-    const Dimension by = op.needs == Split::tokens ? Dimension::m : inward ? Dimension::n : Dimension::k;
+    const Dimension by = op.needs == Split::tokens ? Dimension::m : is_inward(i) ? Dimension::n : Dimension::k;
     const auto back = [&](Dimension m, Dimension n, Dimension k) { return by == Dimension::m ? m : by == Dimension::n ? n : k; };
     const auto add = [&](KernelPass pass, std::int64_t m, std::int64_t n, std::int64_t k, Dimension tensor, Dimension context) {
       list.push_back({.kind = Kernel::Kind::product,
@@ -93,33 +111,77 @@ class OperatorKernels {
     if (reading_.runs_again(i)) add(KernelPass::recompute, rows, out, op.in, by, Dimension::m);
     add(KernelPass::backward_input, rows, op.in, out, back(Dimension::m, Dimension::k, Dimension::n), Dimension::m);
     add(KernelPass::backward_weight, out, op.in, rows, back(Dimension::k, Dimension::m, Dimension::n), Dimension::k);
-    add_casts(list, i, out);
+    if (is_narrow(format_of(i))) model_.is_torchtitan() ? add_torchao_casts(list, i) : add_casts(list, i, out);
+    if (model_.fuses_accumulation()) return;
+    // Gradients of weights are added to their sum, which is in float32 but for float16 models.
+    const double sum = model_.dtype == Dtype::f16 ? element_ : std::max(4.0, element_);
+    add_weights(list, i, KernelPass::backward_weight, (element_ + 2 * sum) * static_cast<double>(op.in * out * op.count));
   }
-  /// Casts of a product's input and of its result's gradient: half of them by the kernel that makes
-  /// them, all written in both layouts. Without fused accumulation gradients are added by kernels.
+  void add_traffic(std::vector<Kernel>& list, std::size_t i, KernelPass pass, double bytes, Dimension by, int launches) const {
+    if (bytes <= 0) return;
+    list.push_back({.kind = Kernel::Kind::traffic,
+                    .pass = pass,
+                    .by_tensor = by,
+                    .launches = launches,
+                    .of_experts = list_[i].is_of_experts(),
+                    .bytes = bytes});
+  }
+  void add_weights(std::vector<Kernel>& list, std::size_t i, KernelPass pass, double bytes) const {
+    add_traffic(list, i, pass, bytes, Dimension::n, 1);
+    if (bytes > 0) list.back().of_weights = true;
+  }
+  /// Casts of a product's input and of its result's gradient, as Transformer Engine does: half of them
+  /// by the kernel that makes them (a norm), all written in both layouts. The 4-bit format also has a
+  /// scale for the whole tensor, in addition to those of 16 numbers (NVFP4BlockScaling), so all are read
+  /// once for the maximum and once more to be cast.
   void add_casts(std::vector<Kernel>& list, std::size_t i, std::int64_t out) const {
     const Operator& op = list_[i];
-    const auto add = [&](KernelPass pass, double bytes, std::int32_t launches, bool of_weights) {
-      if (bytes <= 0) return;
-      list.push_back({.kind = Kernel::Kind::traffic,
-                      .pass = pass,
-                      .by_tensor = Dimension::n,
-                      .launches = launches,
-                      .of_weights = of_weights,
-                      .of_experts = op.is_of_experts(),
-                      .bytes = bytes});
+    const bool twice = format_of(i) == ProductFormat::nvfp4;
+    const double each = ((twice ? 2 * element_ : 1) + 2 * bytes_of(format_of(i))) * tokens_ * op.copies;
+    const int launches = is_inward(i) ? 0 : twice ? 2 : 1;
+    const double input = static_cast<double>(op.in) * each;
+    add_traffic(list, i, KernelPass::forward, input, Dimension::n, launches);
+    if (reading_.runs_again(i)) add_traffic(list, i, KernelPass::recompute, input, Dimension::n, launches);
+    add_traffic(list, i, KernelPass::backward_input, static_cast<double>(out) * each, Dimension::n, launches);
+  }
+  /// Casts as torchao's matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run
+  /// them. An input is read in 16 bits and written in 8; the largest value is found by the kernel that
+  /// makes it, except attention's result, which is read once more. Weights are read twice, for the scale
+  /// and to be cast, and written in the layout that is used; those that were gathered in 8 bits are
+  /// copied to the other layout for the backward. In the backward with one scale a row: along rows 3
+  /// bytes a number (read, written), along columns 5 (read twice), gradients both ways; scales are
+  /// applied to the results by kernels of their own, which sums of projections include. With one scale a
+  /// tensor: read twice, written, and copied to the other layout.
+  void add_torchao_casts(std::vector<Kernel>& list, std::size_t i) const {
+    const Operator& op = list_[i];
+    const bool rows = format_of(i) == ProductFormat::fp8_rows;
+    const bool inward = input_of(i).gives == Split::tokens;
+    const bool first = is_first_reader(i);
+    const double in = tokens_ * static_cast<double>(op.in);
+    const double out = tokens_ * static_cast<double>(op.out);
+    const auto matrix = static_cast<double>(op.matrices());
+    const auto forward = [&](KernelPass pass) {
+      const double each = input_of(i).kind == Kind::attention ? 5 : 3;
+      if (first)
+        add_traffic(list, i, pass, each * in, !inward ? Dimension::n : rows ? Dimension::none : Dimension::m, inward ? 1 : 2);
+      add_weights(list, i, pass, model_.narrow_gathers ? 0 : 5 * matrix);
     };
-    if (is_narrow(format_of(i))) {
-      const bool twice = format_of(i) == ProductFormat::nvfp4;
-      const double each = (twice ? 2 * element_ : 1) + 2 * bytes_of(format_of(i));
-      const double rows = tokens_ * op.copies;
-      add(KernelPass::forward, rows * static_cast<double>(op.in) * each, twice ? 2 : 1, false);
-      if (reading_.runs_again(i)) add(KernelPass::recompute, rows * static_cast<double>(op.in) * each, twice ? 2 : 1, false);
-      add(KernelPass::backward_input, rows * static_cast<double>(out) * each, twice ? 2 : 1, false);
+    constexpr KernelPass back = KernelPass::backward_input;
+    forward(KernelPass::forward);
+    if (reading_.runs_again(i)) forward(KernelPass::recompute);
+    if (rows) {
+      add_traffic(list, i, back, 8 * out, inward ? Dimension::n : Dimension::none, 2);
+      if (first) add_traffic(list, i, back, (inward ? 5 : 9) * in, inward ? Dimension::none : Dimension::n, inward ? 1 : 3);
+      add_weights(list, i, KernelPass::backward_weight, 4 * matrix);
+    } else {
+      const auto cast = [&](double numbers, bool of_width, int launches) {
+        add_traffic(list, i, back, (of_width ? 7 : 5) * numbers, of_width ? Dimension::n : Dimension::m, launches);
+        if (!of_width) add_traffic(list, i, back, 2 * numbers, Dimension::none, 1);
+      };
+      cast(out, inward, 2);
+      if (first) cast(in, !inward, inward ? 1 : 4);
     }
-    if (model_.fuses_accumulation()) return;
-    const double sum = model_.dtype == Dtype::f16 ? element_ : std::max(4.0, element_);
-    add(KernelPass::backward_weight, (element_ + 2 * sum) * static_cast<double>(op.in * out * op.count), 1, true);
+    add_weights(list, i, back, (model_.narrow_gathers ? 2 : 5) * matrix);
   }
   void add_attention(std::vector<Kernel>& list, std::size_t i) const {
     const Operator& op = list_[i];
@@ -137,6 +199,32 @@ class OperatorKernels {
     add(Kernel::Kind::attention, KernelPass::forward);
     if (reading_.runs_again(i)) add(Kernel::Kind::attention, KernelPass::recompute);
     add(Kernel::Kind::attention_backward, KernelPass::backward_input);
+  }
+  /// Unfused: scores and their product with the values for all pairs of tokens, and for each pair and
+  /// head 13 bytes of traffic in the forward (scores written, softmax, dropout, read) and 19 in the
+  /// backward.
+  void add_scores(std::vector<Kernel>& list, std::size_t i) const {
+    const Operator& op = list_[i];
+    const std::int64_t heads = batch_.microbatch_size * op.count;
+    const double pairs = static_cast<double>(heads) * static_cast<double>(batch_.sequence) * static_cast<double>(batch_.sequence);
+    const auto add = [&](KernelPass pass, double bytes) {
+      for (const bool values : {false, true}) {
+        list.push_back({.kind = Kernel::Kind::product,
+                        .pass = pass,
+                        .by_tensor = Dimension::batch,
+                        .by_context = Dimension::m,
+                        .adds = model_.fuses_accumulation(),
+                        .m = batch_.sequence,
+                        .n = values ? op.value : batch_.sequence,
+                        .k = values ? batch_.sequence : op.key,
+                        .batch = heads});
+      }
+      add_traffic(list, i, pass, bytes * pairs, Dimension::n, 4);
+    };
+    add(KernelPass::forward, 13);
+    if (reading_.runs_again(i)) add(KernelPass::recompute, 13);
+    add(KernelPass::backward_input, 19);
+    add(KernelPass::backward_input, 0);
   }
   /// Products by heads or by chunks of a sequence, `count` of each, and twice as many in the backward.
   void add_products(std::vector<Kernel>& list, std::size_t i, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -156,10 +244,6 @@ class OperatorKernels {
     if (reading_.runs_again(i)) add(KernelPass::recompute, 1);
     add(KernelPass::backward_input, 2);
   }
-  void add_index(std::vector<Kernel>& list, std::size_t i) const {
-    const Operator& op = list_[i];
-    add_products(list, i, batch_.sequence, (batch_.sequence + 1) / 2, op.key, batch_.microbatch_size * op.count);
-  }
   /// The products of a chunk: for Mamba-2 scores, their product with the inputs, the chunk's state and
   /// what the earlier state gives; for a delta net also those that solve for what each key takes away.
   void add_recurrence(std::vector<Kernel>& list, std::size_t i) const {
@@ -176,27 +260,23 @@ class OperatorKernels {
     times(chunk, op.value, op.key, delta ? 2 : 1);
     times(op.key, op.value, chunk, 1);
   }
-  /// All memory-bound kernels of a pass that ranks split in one way.
-  void add_traffic(std::vector<Kernel>& list, KernelPass pass, Split split) const {
-    double sum = 0;
-    std::int32_t launches = 0;
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      const Operator& op = list_[i];
-      const bool experts = op.kind == Kind::dispatch || op.kind == Kind::combine;
-      if ((experts ? Split::experts : op.gives == Split::experts ? Split::width : op.gives) != split) continue;
-      if (pass == KernelPass::recompute && !reading_.runs_again(i)) continue;
-      const OperatorReading::Moved moved = reading_.moved_by(i, true);
-      const double bytes = pass == KernelPass::backward_input ? moved.backward : moved.forward;
-      if (bytes > 0) ++launches;
-      sum += bytes;
-    }
-    if (sum <= 0) return;
-    list.push_back({.kind = Kernel::Kind::traffic,
-                    .pass = pass,
-                    .by_tensor = dimension_of(split),
-                    .launches = launches,
-                    .of_experts = split == Split::experts,
-                    .bytes = sum * tokens_});
+  /// Launches of an operator's memory-bound work. A router's softmax and its choice are kernels in
+  /// float32. Source: Megatron-LM, core/transformer/moe/moe_utils.py: permute, unpermute,
+  /// topk_routing_with_score_function.
+  static int launches_of(Kind kind) { return kind == Kind::route ? 6 : kind == Kind::dispatch || kind == Kind::combine ? 2 : 1; }
+  void add_moved(std::vector<Kernel>& list, std::size_t i) const {
+    const Operator& op = list_[i];
+    const bool routed = op.kind == Kind::dispatch || op.kind == Kind::combine;
+    const Dimension by = routed ? Dimension::none : op.gives == Split::tokens ? Dimension::m : Dimension::n;
+    const OperatorReading::Moved moved = reading_.moved_by(i);
+    const auto add = [&](KernelPass pass, double bytes, Dimension of, int launches) {
+      add_traffic(list, i, pass, bytes * tokens_, of, launches);
+      if (bytes > 0) list.back().of_experts = routed;
+    };
+    add(KernelPass::forward, moved.forward, by, launches_of(op.kind));
+    if (reading_.runs_again(i)) add(KernelPass::recompute, moved.forward, by, launches_of(op.kind));
+    add(KernelPass::backward_input, moved.backward, by, launches_of(op.kind));
+    add(KernelPass::backward_input, reading_.branches(i), Dimension::none, 1);
   }
 
   const OperatorReading& reading_;

@@ -37,23 +37,23 @@ class OperatorList {
     const std::int64_t values = of.heads * values_of_head;
     const std::int64_t turned = of.turned < 0 ? of.head_dim : of.turned;
     int short_query = input;
-    int q = 0;
-    int k = 0;
-    int v = 0;
     if (of.query_rank > 0) {
       short_query = product("attention.wq_a", input, of.query_rank, by_tokens);
       short_query = norm("attention.q_norm", short_query, Split::tokens, of.query_rank);
     }
-    q = product(of.query_rank > 0 ? "attention.wq_b" : "attention.wq", short_query, query, inward, of.qkv_bias);
+    const char* const to_query = of.query_rank > 0 ? "attention.wq_b" : "attention.wq";
+    int q = 0;
+    int k = 0;
+    int v = 0;
     if (of.key_value_rank > 0) {
       const int both = product("attention.wkv_a", input, of.key_value_rank + turned, by_tokens);
-      int latent = norm("attention.kv_norm", both, Split::tokens, of.key_value_rank);
+      const int latent = norm("attention.kv_norm", both, Split::tokens, of.key_value_rank);
       list_[static_cast<std::size_t>(latent)].in = list_[static_cast<std::size_t>(latent)].out = of.key_value_rank;
-      latent = product("attention.wkv_b", latent, of.heads * (of.head_dim - turned) + values, inward);
-      q = rotary(q, query, of.heads * turned);
+      q = rotary(product(to_query, short_query, query, inward, of.qkv_bias), query, of.heads * turned);
+      v = product("attention.wkv_b", latent, of.heads * (of.head_dim - turned) + values, inward);
       k = rotary(both, query, turned);
-      v = latent;
     } else {
+      q = product(to_query, short_query, query, inward, of.qkv_bias);
       k = product("attention.wk", input, key, inward, of.qkv_bias);
       v = product("attention.wv", input, of.kv_heads * values_of_head, inward, of.qkv_bias);
       if (of.qk_norm != QkNorm::none) {
@@ -118,6 +118,9 @@ class OperatorList {
     scores = add({.kind = Kind::route, .in = of.experts, .out = of.experts, .copies = of.per_token}, {scores});
     int token = input;
     if (of.latent > 0) token = product("feed_forward.latent_in", input, of.latent, by_tokens);
+    int shared = -1;
+    if (of.shared_width > 0) shared = mlp(shared_names, input, of.shared_width, of.function, false);
+    if (of.shared_gate) shared = function(shared, product("feed_forward.shared_gate", input, 1, by_tokens), hidden_);
     const std::int64_t width = list_[static_cast<std::size_t>(token)].out;
     token = add({.kind = Kind::dispatch, .in = width, .out = width, .copies = of.per_token, .gives = Split::experts},
                 {token, scores});
@@ -130,10 +133,7 @@ class OperatorList {
     result = add({.kind = Kind::combine, .in = width, .out = width, .copies = of.per_token, .needs = Split::experts},
                  {result, scores});
     if (of.latent > 0) result = product("feed_forward.latent_out", result, hidden_, by_tokens);
-    if (of.shared_width == 0) return result;
-    int shared = mlp(shared_names, input, of.shared_width, of.function, false);
-    if (of.shared_gate) shared = function(shared, product("feed_forward.shared_gate", input, 1, by_tokens), hidden_);
-    return sum(result, shared);
+    return shared < 0 ? result : sum(result, shared);
   }
 
  private:

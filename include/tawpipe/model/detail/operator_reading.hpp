@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/detail/layer_software.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/operator.hpp"
 #include "tawpipe/model/shared_stage.hpp"
@@ -58,47 +59,45 @@ class OperatorReading {
     work.stash = work.stashed_workspace = bytes(all - saved);  // at most all that is computed again
   }
 
-  void traffic(StageWork& work) const {
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      const Moved moved = moved_by(i);
-      work.forward_traffic += bytes(moved.forward);
-      work.backward_traffic += bytes(moved.backward + branches(i) + (again_[i] ? moved.forward : 0));
-    }
-  }
-
   const std::vector<Operator>& operators() const { return list_; }
   const Transformer& model() const { return model_; }
   const Batch& batch() const { return batch_; }
+  const LayerSoftware& software() const { return software_of(model_.code, model_.fused_attention); }
   bool is_router(std::size_t i) const {
     return std::any_of(list_.begin(), list_.end(),
                        [&](const Operator& op) { return op.kind == Kind::route && op.from[0] == static_cast<int>(i); });
   }
   bool runs_again(std::size_t i) const { return again_[i] != 0; }
+  /// Whether it is of an MLP or of experts, after its norm.
+  bool is_of_mlp(std::size_t i) const { return mlp_[i] != 0; }
 
   /// Bytes of a token that an operator moves by memory-bound kernels.
   struct Moved {
     double forward = 0;
     double backward = 0;
   };
-  /// @param fused  a gate's function is one kernel
-  Moved moved_by(std::size_t i, bool fused = false) const {
+  Moved moved_by(std::size_t i) const {
     const Operator& op = list_[i];
-    const auto moved = [&](double width, double forward, double backward) {
-      return Moved{element_ * width * forward, element_ * width * backward};
+    const LayerSoftware& by = software();
+    const auto numbers = [&](double width, const MovedNumbers& each) {
+      return Moved{element_ * width * each.forward, element_ * width * each.backward};
     };
+    const auto moved = [&](double width, double forward, double backward) { return numbers(width, {forward, backward}); };
     const auto in = static_cast<double>(op.in * op.copies);
     const auto out = static_cast<double>(op.out * op.copies);
     switch (op.kind) {
       case Kind::norm:
-        return moved(in, 2, 3);
+        return numbers(in, by.norm);
       case Kind::sum:
-        return moved(in, 3, 3);
+        return numbers(in, by.sum);
       case Kind::rotary:
-        return moved(out, 2, 2);
+        return numbers(out, by.rotary);
+      case Kind::attention:
+        return numbers(out, by.copies);
       case Kind::convolution:
         return moved(in, 2, 3);
       case Kind::function:
-        return op.from[1] < 0 ? moved(in, 2, 3) : fused ? moved(in, 3, 5) : moved(in, 5, 9);
+        return numbers(in, op.from[1] < 0 ? by.function : by.gated);
       case Kind::route:
         return moved(static_cast<double>(op.in), 5, 5);
       case Kind::dispatch:
@@ -114,11 +113,13 @@ class OperatorReading {
         return {};
     }
   }
-  /// Sums of the gradients that several products give to what they read.
+  /// Bytes of a token of the sum of the gradients that several products give to what they read: all
+  /// read, one written.
   double branches(std::size_t i) const {
+    if (!software().sums_branches) return 0;
     int products = 0;
     for (const Operator& op : list_) products += op.kind == Kind::product && op.from[0] == static_cast<int>(i) ? 1 : 0;
-    return products < 2 ? 0 : 3 * element_ * static_cast<double>(list_[i].out) * (products - 1);
+    return products < 2 ? 0 : (products + 1) * element_ * static_cast<double>(list_[i].out);
   }
 
  private:
@@ -139,16 +140,36 @@ class OperatorReading {
   void mark_again() {
     again_.assign(list_.size(), 0);
     const RecomputeParts parts = model_.parts_again(recompute_);
-    const bool own = model_.chooses_parts(recompute_);
-    bool in_mlp = false;
+    const bool chosen = model_.chooses_parts(recompute_);
+    const bool own = chosen && model_.fused_attention;
+    mark_mlp();
+    if (chosen && model_.is_torchtitan()) return mark_every_second();
     for (std::size_t i = 1; i < list_.size(); ++i) {
       const Operator& op = list_[i];
       const bool norm = op.kind == Kind::norm && op.gives == Split::tokens;
-      if (op.kind == Kind::sum) in_mlp = false;
-      if (op.kind == Kind::product && op.name.starts_with("feed_forward")) in_mlp = true;
       again_[i] = (recompute_ == Recompute::full && !is_left_out(i)) || (norm && (own || parts.layernorm)) ||
-                  (op.kind == Kind::attention && (own || parts.core_attn)) || (in_mlp && parts.mlp) ||
+                  (op.kind == Kind::attention && (chosen || parts.core_attn)) || (mlp_[i] != 0 && parts.mlp) ||
                   (op.kind == Kind::function && (own || parts.activation));
+    }
+  }
+
+  void mark_mlp() {
+    mlp_.assign(list_.size(), 0);
+    bool inside = false;
+    int stream = 0;  // the operator that gave the residual stream last
+    for (std::size_t i = 1; i < list_.size(); ++i) {
+      const bool residual = list_[i].kind == Kind::sum && list_[i].from[0] == stream;
+      if (residual) stream = static_cast<int>(i);
+      inside = !residual && (inside || (list_[i].kind == Kind::product && list_[i].name.starts_with("feed_forward")));
+      mlp_[i] = inside;
+    }
+  }
+  /// torchtitan keeps attention's result and every second product's.
+  void mark_every_second() {
+    int products = 0;
+    for (std::size_t i = 1; i < list_.size(); ++i) {
+      const Kind kind = list_[i].kind;
+      again_[i] = kind == Kind::product ? products++ % 2 == 1 : kind != Kind::attention;
     }
   }
 
@@ -249,6 +270,7 @@ class OperatorReading {
   double element_;
   double tokens_;
   std::vector<char> again_;  ///< [operator] whether it runs again in the backward
+  std::vector<char> mlp_;    ///< [operator]
 };
 
 }  // namespace tawpipe::detail
