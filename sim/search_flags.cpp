@@ -146,6 +146,8 @@ Command add_plan(CLI::App& parent) {
            "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed", "FRAMEWORK",
            "Output");
   add_count(*app, "--budget", flags->budget, "Tasks that may be looked at: more takes longer and proves more", "TASKS", "Other");
+  add_count(*app, "--seconds", flags->seconds, "The same by the clock (default none); the answer says where it ended the search",
+            "SECONDS", "Other");
   add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
   add_json_flag(*app, request.json, "the plans, best first,");
   add_report_flag(*app, request.report, "the plans, their timelines and what was searched");

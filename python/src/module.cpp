@@ -181,6 +181,7 @@ void bind_plan(nb::module_& module) {
       .def_rw("schedules", &sim::PlanFlags::schedules)
       .def_rw("top", &sim::PlanFlags::top)
       .def_rw("budget", &sim::PlanFlags::budget)
+      .def_rw("seconds", &sim::PlanFlags::seconds)
       .def_rw("threads", &sim::PlanFlags::threads)
       .def_rw("what_if", &sim::PlanFlags::what_if)
       .def_rw("today", &sim::PlanFlags::today)

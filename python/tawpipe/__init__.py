@@ -333,9 +333,9 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
          what_if: Sequence[str] = (),
          today: str | os.PathLike | None = None, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
-         strict: bool = False, vocab_size: int = 0, emit: str | None = None, top: int = 5, budget: int = 0, threads: int = 0,
-         context_exchange: str | None = None, expert_dispatch: str | None = None, layers_per_stage: str | None = None,
-         loss_chunk: int | None = None) -> Plans:
+         strict: bool = False, vocab_size: int = 0, emit: str | None = None, top: int = 5, budget: int = 0, seconds: int = 0,
+         threads: int = 0, context_exchange: str | None = None, expert_dispatch: str | None = None,
+         layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
     Args:
@@ -360,6 +360,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
         emit: "megatron", "torchtitan" or "deepspeed": the settings of the best plan that it can run (`settings`).
         top: Plans that are kept.
         budget: Tasks that may be looked at; 0: the command's own.
+        seconds: The same by the clock; 0: no limit.
 
     The others are those of `compare`.
 
@@ -393,7 +394,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     flags.env = [f"{name}={value}" for name, value in (env or {}).items()]
     flags.strict = bool(strict)
     _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
-         threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size)
+         seconds=seconds, threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size)
     return Plans(*_core.plan(flags))
 
 

@@ -29,6 +29,7 @@ struct PlanFlags {
   std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not override
   int top = 5;                         ///< --top: number of plans shown
   std::int64_t budget = 0;             ///< --budget; 0: the search's own
+  int seconds = 0;                     ///< --seconds, by the clock; 0: no limit
   unsigned threads = 0;                ///< --threads; 0: all cores
 
   bool is_given(std::string_view flag) const { return std::find(given.begin(), given.end(), flag) != given.end(); }

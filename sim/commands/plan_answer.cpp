@@ -61,6 +61,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
     request.schedules = parse_entries(names, parse_options(flags.base.options), true);
   }
   if (flags.budget > 0) request.budget = flags.budget;
+  request.seconds = flags.seconds;
   request.partial_recompute = request.problem.model && request.problem.model->recompute_layers == 0;
   if (!flags.today.empty() || !flags.emit.empty()) return request;  // their switches are the framework's
   const Request defaults;
@@ -116,6 +117,7 @@ void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
   result.bound = std::min({result.bound, found.bound, result.plans.front().summary.makespan});
   result.proven_best = result.proven_best && found.proven_best;
   result.stopped = result.stopped || found.stopped;
+  result.timed_out = result.timed_out || found.timed_out;
 }
 
 }  // namespace
@@ -127,12 +129,14 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, what); });
   if (planned.result.counts.layouts == 0 && !planned.result.stopped) throw InputError(no_layout(planned.request));
-  if (!planned.result.stopped && flags.emit.empty() && flags.today.empty()) add_framework_plans(planned, watch);
+  const auto ended = [&] { return planned.result.stopped || planned.result.timed_out; };
+  if (!ended() && flags.emit.empty() && flags.today.empty()) add_framework_plans(planned, watch);
   if (!planned.result.stopped && flags.emit.empty()) add_framework_options(planned.request, planned.result);
   const auto with_offload = [&](const Offload& offload) {
     PlanFlags more = flags;
     more.base.offload = name(offload);
     PlanRequest asked = planned.request;
+    asked.seconds = planned.seconds_left();
     asked.offload.clear();
     asked.problem.offload = offload;
     return search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
@@ -140,11 +144,11 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   // What is tried in host memory for plans that nearly fit may be needed by all, or better for
   // others.
   for (const Offload& offload : planned.request.offload) {
-    if (!planned.result.plans.empty() || planned.result.stopped || planned.result.counts.left > 0) break;
+    if (!planned.result.plans.empty() || ended() || planned.result.counts.left > 0) break;
     Planned found = with_offload(offload);
     if (!found.result.plans.empty()) return found;
   }
-  if (!planned.result.plans.empty() && planned.result.plans.front().layout.offload && !planned.result.stopped) {
+  if (!planned.result.plans.empty() && planned.result.plans.front().layout.offload && !ended()) {
     const Offload offload = *planned.result.plans.front().layout.offload;
     take_plans(planned.result, with_offload(offload).result, offload);
   }
@@ -167,6 +171,7 @@ Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWa
   for (Planned& one : all) {
     const std::string format = one.flags.base.products;
     const std::string name = formats.size() > 1 ? concat(what, " with ", format) : std::string{what};
+    one.request.seconds /= static_cast<double>(formats.size());
     Planned found = search_plan(one.flags, std::move(one.request), name, watch);
     if (formats.size() == 1) return found;
     const bool fits = !found.result.plans.empty();
@@ -208,8 +213,10 @@ std::string ended_before(Framework framework) {
 Emitted emit(Framework framework, Planned& planned, const PlanWatch& watch) {
   std::vector<std::string> cannot = cannot_run_best(framework, planned);
   if (cannot.empty()) return {framework, {}, planned};
+  PlanRequest request = request_for(framework, planned);
+  request.seconds = planned.seconds_left();
   Emitted emitted{framework, std::move(cannot),
-                  search_plan(planned.flags, request_for(framework, planned), concat("planning for ", title(framework)), watch)};
+                  search_plan(planned.flags, std::move(request), concat("planning for ", title(framework)), watch)};
   std::vector<Plan>& plans = emitted.planned.result.plans;
   std::optional<Plan> near = with_options_of(emitted.planned.request, planned.result.plans);
   if (near && (plans.empty() || near->summary.makespan < plans.front().summary.makespan))
@@ -295,7 +302,8 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
     if (answer.emitted) tell_switches(answer.emitted->planned, answer.emitted->planned.result.plans.front());
     if (today && !answer.planned.result.plans.empty()) tell_switches(answer.planned, answer.planned.use());
     if (today) answer.today = simulate_today(answer.planned, *std::move(today));
-    if (!framework && !answer.planned.result.stopped) answer.planned.changes = changes_around(answer.planned);
+    if (!framework && !answer.planned.result.stopped && !answer.planned.result.timed_out)
+      answer.planned.changes = changes_around(answer.planned);
     if (!framework && !answer.planned.result.stopped) answer.planned.node_loss = find_node_loss(answer.planned, watch);
     if (!entries.empty() && !answer.planned.result.stopped && !answer.planned.result.plans.empty())
       answer.what_if = search_what_if(answer.planned, std::move(entries), watch);

@@ -100,13 +100,16 @@ std::vector<Trial> possible_trials(const Planned& planned) {
 
 }  // namespace
 
-std::vector<Planned::Change> changes_around(const Planned& planned) {
+std::vector<Planned::Change> changes_around(const Planned& planned) try {
   if (planned.result.plans.empty()) return {};
   const Plan& best = planned.result.plans.front();
   const Folding& folding = best.summary.folding;
   if ((folding.factor > 1 ? folding.tasks : best.summary.tasks) > max_changed_tasks) return {};
   std::vector<Trial> trials = possible_trials(planned);
   const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
+  const StopTold* const outer = detail::stop_told;
+  const auto told = [&] { return planned.is_late() || (outer != nullptr && (*outer)()); };
+  const StopScope scope{told};
   on_threads(threads, trials.size(), [&](std::size_t i) {
     Trial& trial = trials[i];
     trial.change.makespan = best.summary.makespan;
@@ -127,6 +130,9 @@ std::vector<Planned::Change> changes_around(const Planned& planned) {
   std::stable_sort(changes.begin(), changes.end(),
                    [](const Planned::Change& a, const Planned::Change& b) { return a.makespan < b.makespan; });
   return changes;
+} catch (const Stopped&) {
+  check_stop();
+  return {};  // --seconds ended them
 }
 
 }  // namespace tawpipe::sim

@@ -258,6 +258,7 @@ Json result_json(const Planned& planned) {
   json["bound_s"] = planned.bound_s;
   json["proven_best"] = result.proven_best;
   json["stopped"] = result.stopped;
+  json["timed_out"] = result.timed_out;
   if (!result.plans.empty()) {
     json["left_s"] = to_seconds(result.bound);
     json["left_gap"] = result.gap();

@@ -2,6 +2,8 @@
 // Not: the search itself (plan.cpp).
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -52,7 +54,15 @@ struct Planned {
   /// The framework of --today or --emit: what to use runs in it.
   std::optional<Framework> framework = {};
   mutable std::optional<Verdict> known_verdict = {};  ///< verdict()'s own
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 
+  /// Of --seconds, as PlanRequest::seconds: 0 where there is no limit, a little where nothing is left.
+  double seconds_left() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
+    return request.seconds > 0 ? std::max(1e-3, request.seconds - passed.count()) : 0;
+  }
+  /// Whether nothing of --seconds is left.
+  bool is_late() const { return request.seconds > 0 && seconds_left() <= 1e-3; }
   /// The fastest. @pre there is a plan
   const Summary& best() const { return result.plans.front().summary; }
   /// The plan to use, found at the first call: nothing changes after it. @pre there is a plan

@@ -64,6 +64,7 @@ void add_framework_plans(Planned& planned, const PlanWatch& watch) {
   if (!planned.flags.schedules.empty() || result.plans.empty() || runs_in_megatron(result.plans.front())) return;
   PlanRequest asked = for_framework(Framework::megatron, planned.request);
   asked.problem = planned.request.problem;
+  asked.seconds = planned.seconds_left();
   const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   PlanResult found = plan(asked, shipped(), parallel, [&](PlanProgress now) {
@@ -79,6 +80,7 @@ void add_framework_plans(Planned& planned, const PlanWatch& watch) {
   add_plans(result, std::move(found.plans));
   result.bound = std::min(result.bound, result.plans.front().summary.makespan);
   result.stopped = result.stopped || found.stopped;
+  result.timed_out = result.timed_out || found.timed_out;
 }
 
 }  // namespace tawpipe::sim

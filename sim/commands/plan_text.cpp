@@ -135,6 +135,7 @@ std::string searched_text(const PlanResult& result) {
   text += '\n';
   if (result.plans.empty()) return text;
   if (result.stopped) text += "stopped: the best so far\n";
+  if (result.timed_out) text += "ended by --seconds: the best so far\n";
   if (result.proven_best) return text + "proven: nothing in the space is faster\n";
   return text + fmt::format("not proven: what was left or estimated may be up to {} faster; a larger --budget looks at more\n",
                             format_percent(result.gap()));

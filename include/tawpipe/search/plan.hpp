@@ -13,12 +13,12 @@ namespace tawpipe::inline v0 {
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes,
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
 /// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
-/// stopped.
+/// stopped or ended by PlanRequest::seconds.
 /// Told to stop by a StopScope of this thread, it ends at once with the best so far, if there is one.
 /// @param goes_on   called between rounds; false ends the search with the best so far, or soon after with the first
 /// @throws InputError  for an invalid problem, one of Problem::stack, or an unknown schedule or
 /// option.
-/// Complexity: by request.budget.
+/// Complexity: by request.budget and request.seconds.
 ///
 /// Example:
 /// ```cpp
@@ -34,6 +34,8 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
+#include <atomic>
+#include <chrono>
 #include <variant>
 
 #include "tawpipe/core/stop.hpp"
@@ -63,7 +65,18 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
+  using Clock = std::chrono::steady_clock;
+  const StopTold* const outer = detail::stop_told;
+  const auto end = Clock::now() + std::chrono::duration<double>{request.seconds > 0 ? request.seconds : 1e9};
+  std::atomic<bool> has_plan{false};
+  const auto is_late = [&] { return has_plan.load(std::memory_order_relaxed) && Clock::now() >= end; };
+  const auto ends = [&] { return (outer != nullptr && (*outer)()) || is_late(); };
+  const StopScope scope{ends};
   const StopTold* const told = detail::stop_told;
+  const auto watch = [&](const PlanProgress& now) {
+    if (now.best != nullptr) has_plan = true;
+    return goes_on(now);
+  };
   const auto stoppable = [&](std::size_t count, FunctionRef<void(std::size_t)> run) {
     parallel(count, [&](std::size_t i) {
       const StopScope inherited{told};
@@ -73,7 +86,11 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
   };
   try {
     PlanThreads threads{stoppable};
-    return detail::PlanSearch{request, registry, threads, goes_on}.run();
+    PlanWatcher watcher{watch};
+    PlanResult result = detail::PlanSearch{request, registry, threads, watcher}.run();
+    result.timed_out = result.stopped && is_late() && !(outer != nullptr && (*outer)());
+    result.stopped = result.stopped && !result.timed_out;
+    return result;
   } catch (const Stopped&) {  // before the space was listed
     PlanResult nothing;
     nothing.stopped = true;

@@ -62,7 +62,8 @@ struct PlanResult {
   /// Every candidate was simulated in full or dropped by a bound: none is faster beyond
   /// plan_tolerance.
   bool proven_best = false;
-  bool stopped = false;  ///< told to
+  bool stopped = false;    ///< told to
+  bool timed_out = false;  ///< by PlanRequest::seconds
 
   /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()
   double gap() const { return plans.front().summary.makespan / std::max(bound, Duration{1}) - 1; }

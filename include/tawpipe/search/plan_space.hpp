@@ -66,6 +66,9 @@ struct PlanRequest {
   int loss_chunk = 0;
   /// tasks that may be looked at: of bounds once, of simulations eight times
   std::int64_t budget = 41'000'000;
+  /// by the clock, beside `budget`: after so long the best so far is the answer, or soon after the first;
+  /// 0: no limit
+  double seconds = 0;
   /// layouts of few tasks are looked at first, not those that look fastest
   bool cheapest_first = false;
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:

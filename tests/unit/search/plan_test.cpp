@@ -221,6 +221,21 @@ TEST_CASE("a search that is told to stop ends where it is, with the best so far"
   }
 }
 
+TEST_CASE("the clock ends a search with the best so far, and the answer says so") {
+  PlanRequest one = request(with_memory(1_GB), 96);
+  one.seconds = 1e-9;
+  const PlanResult ended = plan(one, shipped());
+  CHECK(ended.timed_out);
+  CHECK_FALSE(ended.stopped);
+  CHECK_FALSE(ended.proven_best);
+  CHECK(ended.counts.left > 0);
+  REQUIRE(!ended.plans.empty());
+  one.seconds = 1e6;
+  const PlanResult whole = plan(one, shipped());
+  CHECK_FALSE(whole.timed_out);
+  CHECK(ended.bound <= whole.plans[0].summary.makespan);
+}
+
 TEST_CASE("the answer does not depend on the order in which candidates are worked on") {
   PlanRequest many = request(with_memory(1_GB), 96);  // ordered by a few microbatches, and ended by the budget
   many.budget = 100'000;

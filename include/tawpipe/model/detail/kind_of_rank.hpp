@@ -49,11 +49,13 @@ class KindOfRank {
     }
     stream_ = std::move(stream);
     mark_gathers();
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      for (std::size_t pass = 0; pass < passes; ++pass) works_.push_back(made_work(i, static_cast<KernelPass>(pass)));
+    }
   }
 
   const std::vector<Operator>& list() const { return reading_.operators(); }
   const OperatorReading& reading() const { return reading_; }
-  std::uint8_t number() const { return number_; }
   /// Whether ranks sum what it gives.
   bool is_summed(std::size_t i) const { return sums_[i] != 0; }
   /// Whether it adds to the residual stream.
@@ -73,22 +75,7 @@ class KindOfRank {
   std::int64_t gathered_before(std::size_t i) const { return gathered_[i]; }
 
   /// What the rank computes of an operator in a pass.
-  StepWork work(std::size_t i, KernelPass pass) const {
-    StepWork work;
-    const TokenFlops flops = list()[i].flops(reading_.batch().sequence);
-    const double each = pass == KernelPass::backward_input    ? flops.backward_input
-                        : pass == KernelPass::backward_weight ? flops.backward_weight
-                                                              : flops.forward;
-    work.flops = each * static_cast<double>(reading_.batch().tokens()) / parts(i);
-    bool any = false;
-    for (const Kernel& kernel : kernels_) {
-      if (kernel.op != static_cast<std::int16_t>(i) || kernel.pass != pass) continue;
-      any = true;
-      if (kernel.kind == Kernel::Kind::traffic && !kernel.of_weights) work.traffic += kernel.count * kernel.bytes;
-    }
-    if (any) work.kernels.push_back({.op = static_cast<std::int16_t>(i), .layer_kind = number_, .pass = pass});
-    return work;
-  }
+  const StepWork& work(std::size_t i, KernelPass pass) const { return works_[i * passes + static_cast<std::size_t>(pass)]; }
   /// Whether the gradient of its weight comes with that of its input: nobody waits for either.
   bool is_by_itself(std::size_t i) const {
     const Operator& op = list()[i];
@@ -108,10 +95,28 @@ class KindOfRank {
     }
   }
   std::size_t source(std::size_t i) const { return static_cast<std::size_t>(list()[i].from[0]); }
+  StepWork made_work(std::size_t i, KernelPass pass) const {
+    StepWork work;
+    const TokenFlops flops = list()[i].flops(reading_.batch().sequence);
+    const double each = pass == KernelPass::backward_input    ? flops.backward_input
+                        : pass == KernelPass::backward_weight ? flops.backward_weight
+                                                              : flops.forward;
+    work.flops = each * static_cast<double>(reading_.batch().tokens()) / parts(i);
+    bool any = false;
+    for (const Kernel& kernel : kernels_) {
+      if (kernel.op != static_cast<std::int16_t>(i) || kernel.pass != pass) continue;
+      any = true;
+      if (kernel.kind == Kernel::Kind::traffic && !kernel.of_weights) work.traffic += kernel.count * kernel.bytes;
+    }
+    if (any) work.kernels.push_back({.op = static_cast<std::int16_t>(i), .layer_kind = number_, .pass = pass});
+    return work;
+  }
   int parts(std::size_t i) const {
     const Operator& op = list()[i];
     return op.needs == Split::tokens && op.gives == Split::tokens ? sharing_.token_parts() : sharing_.ranks();
   }
+
+  static constexpr std::size_t passes = 4;  // KernelPass
 
   OperatorReading reading_;
   std::uint8_t number_;
@@ -123,6 +128,7 @@ class KindOfRank {
   std::vector<char> stream_;            ///< [operator] whether it gives the residual stream
   std::vector<int> routed_;             ///< sublayers with experts
   std::vector<std::int64_t> gathered_;  ///< [operator]
+  std::vector<StepWork> works_;         ///< [operator * passes + pass]
 };
 
 }  // namespace tawpipe::detail
