@@ -211,6 +211,14 @@ TEST_CASE("a short budget is said, with how far the answer may be from the best"
   CHECK(answer.at("dropped").at("left").get<int>() > 0);
 }
 
+TEST_CASE("a clock that does not end the search changes nothing, and says so") {
+  json answer = parsed(run("plan --json - --seconds 1000 --schedules 1f1b" + small));
+  CHECK_FALSE(answer.at("timed_out").get<bool>());
+  const json other = parsed(run("plan --json - --schedules 1f1b" + small));
+  CHECK(answer.at("plans") == other.at("plans"));
+  support::check_refused(run("plan --seconds 0" + small), {"--seconds"});
+}
+
 TEST_CASE("a plan that cannot be is refused") {
   support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048"), {"--global-batch is missing"});
   support::check_refused(run("plan --tokens 4096" + small), {"--tokens and --global-batch"});

@@ -35,7 +35,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 
 #if TAWPIPE_BODIES
 #include <atomic>
-#include <chrono>
+#include <ctime>
 #include <variant>
 
 #include "tawpipe/core/stop.hpp"
@@ -44,6 +44,13 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 namespace tawpipe::inline v0 {
 
 namespace detail {
+
+/// Of a clock that only goes forward, from any moment.
+inline double clock_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 /// PlanThreads on this thread only.
 inline constexpr auto one_by_one = [](std::size_t count, FunctionRef<void(std::size_t)> run) {
@@ -65,11 +72,12 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
-  using Clock = std::chrono::steady_clock;
   const StopTold* const outer = detail::stop_told;
-  const auto end = Clock::now() + std::chrono::duration<double>{request.seconds > 0 ? request.seconds : 1e9};
+  const double end = detail::clock_seconds() + request.seconds;
   std::atomic<bool> has_plan{false};
-  const auto is_late = [&] { return has_plan.load(std::memory_order_relaxed) && Clock::now() >= end; };
+  const auto is_late = [&] {
+    return request.seconds > 0 && has_plan.load(std::memory_order_relaxed) && detail::clock_seconds() >= end;
+  };
   const auto ends = [&] { return (outer != nullptr && (*outer)()) || is_late(); };
   const StopScope scope{ends};
   const StopTold* const told = detail::stop_told;
