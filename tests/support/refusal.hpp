@@ -1,6 +1,7 @@
 // What code refuses its input with.
 #pragma once
 
+#include <concepts>
 #include <string>
 
 #include "tawpipe/core/error.hpp"
@@ -8,7 +9,7 @@
 namespace support {
 
 /// The message of the InputError that `run` throws; "" if it throws none.
-template <class Run>
+template <std::invocable Run>
 std::string refusal(const Run& run) {
   try {
     run();

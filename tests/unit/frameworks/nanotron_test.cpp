@@ -23,7 +23,7 @@ struct Text {
   std::string optimizer = "zero_stage: 1, accumulate_grad_in_fp32: true";
   std::string tokens = "sequence_length: 4096, micro_batch_size: 1, batch_accumulation_per_replica: 32";
   std::string model = "dtype: bfloat16";
-  std::string config;
+  std::string config = "";
 };
 FrameworkJob job(const Text& text, int devices = 16) {
   const std::string all =

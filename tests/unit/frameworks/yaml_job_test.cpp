@@ -17,7 +17,6 @@ namespace yaml_job_test {
 namespace {
 
 using support::has;
-using support::refusal;
 
 const std::string script =
     "torchrun p.py --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 64 "
@@ -29,7 +28,7 @@ YamlJob read(const std::string& text, const GivenJob& given = {}, int devices = 
   return yaml_job(text, "a.yaml", devices, given);
 }
 std::string why(const std::string& text, const GivenJob& given = {}) {
-  return refusal([&] { read(text, given); });
+  return support::refusal([&] { read(text, given); });
 }
 std::string flags(const FrameworkJob& job) { return megatron_text(job, {}); }
 std::string expected(const std::string& more = "") { return flags(megatron_job(script + more, "run.sh", 16)); }

@@ -15,7 +15,6 @@ namespace yaml_settings_test {
 
 namespace {
 
-using support::refusal;
 
 /// "name=value,value@line name=..."
 std::string told(std::string_view text, const std::vector<std::pair<std::string, std::string>>& environment = {}) {
@@ -27,7 +26,7 @@ std::string told(std::string_view text, const std::vector<std::pair<std::string,
   return all;
 }
 std::string why(const std::string& text) {
-  return refusal([&] { yaml_settings(text, "a.yaml"); });
+  return support::refusal([&] { yaml_settings(text, "a.yaml"); });
 }
 
 }  // namespace
