@@ -34,7 +34,6 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
-#include <atomic>
 #include <ctime>
 #include <variant>
 
@@ -74,10 +73,8 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
   const StopTold* const outer = detail::stop_told;
   const double end = detail::clock_seconds() + request.seconds;
-  std::atomic<bool> has_plan{false};
-  const auto is_late = [&] {
-    return request.seconds > 0 && has_plan.load(std::memory_order_relaxed) && detail::clock_seconds() >= end;
-  };
+  bool has_plan = false;  // set between rounds, when no other thread runs
+  const auto is_late = [&] { return request.seconds > 0 && has_plan && detail::clock_seconds() >= end; };
   const auto ends = [&] { return (outer != nullptr && (*outer)()) || is_late(); };
   const StopScope scope{ends};
   const StopTold* const told = detail::stop_told;

@@ -15,7 +15,6 @@ namespace yaml_settings_test {
 
 namespace {
 
-
 /// "name=value,value@line name=..."
 std::string told(std::string_view text, const std::vector<std::pair<std::string, std::string>>& environment = {}) {
   std::string all;
