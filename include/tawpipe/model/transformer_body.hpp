@@ -314,9 +314,13 @@ inline void check_sharing(const Transformer& model, const Sharing& sharing) {
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {
   detail::check_sharing(model, sharing);
-  const LayerStack whole = layer_stack(model, batch, recompute);
-  const detail::PartsOfRank parts = detail::parts_of_rank(model, batch, recompute, whole, sharing);
-  const LayerStack of_rank = detail::stack_of_rank(model, batch, recompute, whole, sharing);
+  LayerStack whole;
+  LayerStack of_rank;
+  detail::PartsOfRank parts;
+  const bool has_bodies = sharing.ranks() > 1;
+  if (has_bodies || model.has_kinds()) whole = layer_stack(model, batch, recompute);
+  if (has_bodies) parts = detail::parts_of_rank(model, batch, recompute, whole, sharing);
+  if (model.has_kinds()) of_rank = detail::stack_of_rank(model, batch, recompute, whole, sharing);
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {
@@ -333,7 +337,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
       part.backward = shared[before].backward;
       part.backward_input = shared[before].backward_input;
       part.backward_weight = shared[before].backward_weight;
-    } else if (sharing.ranks() > 1) {
+    } else if (has_bodies) {
       const auto body = [&](auto&& write) {
         detail::OperatorBody writer{parts, model, batch, recompute, sharing};
         write(writer);
