@@ -45,7 +45,7 @@ class AnyExecutor {
   /// Combines the values that each process knows on the root. @param known  [values] whether the
   /// value is right here
   virtual void gather(std::span<T> values, std::span<const char> known) = 0;
-  /// For a rank over NCCL; otherwise none.
+  /// Of a rank over NCCL, or of all virtual ranks together, which have no communicators.
   struct GpuMemory {
     std::int64_t allocated;      ///< bytes, by the executor
     std::int64_t communicators;  ///< of this rank

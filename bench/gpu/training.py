@@ -12,13 +12,14 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 
 TAWPIPE, MEASURED = sys.argv[1:3]
 DIVISOR = int((sys.argv[3:] or ["1"])[0])
 VOCAB = 32768 // DIVISOR
 
 # name: (hidden, intermediate, heads, key and value heads, layers), (sequence, sequences a step), flags of both, flags of train
-SHAPES = {"2048": (2048, 8192, 32, 8, 8), "4096": (4096, 14336, 32, 8, 4)}
+SHAPES = {"2048": (2048, 8192, 32, 8, 6), "4096": (4096, 14336, 32, 8, 3)}
 RUNS = [("2048", (4096, 8), (), ()), ("2048", (4096, 8), (), ("--graph", "--try-gemms")),
         ("2048", (4096, 8), ("--recompute", "full"), ("--try-gemms",)),
         ("2048", (4096, 8), ("--offload", "activations"), ("--try-gemms",)),
@@ -46,8 +47,10 @@ def main():
                 "max_position_embeddings": sequence, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}))
             sizes = ["--model", model, "--sequence", str(max(8, sequence // DIVISOR)), "--global-batch", str(batch),
                      "--schedule", "1f1b", "--cluster", "1x1", *(("--recompute", "none") if not "--recompute" in both else ()), *both]
+            begun = time.monotonic()
             done = subprocess.run([TAWPIPE, "train", "--backend", "cuda", "--gpus", "1", "--dtype", "bf16", "--steps", "8",
                                    "--data", folder / "tokens.bin", "--json", result, *sizes, *train], capture_output=True, text=True)
+            whole = time.monotonic() - begun
             if "no CUDA device was found" in done.stderr:
                 print(f"skipped: {done.stderr.strip()}", file=sys.stderr)
                 return 77
@@ -57,6 +60,7 @@ def main():
                 continue
             measured = json.loads(result.read_text())
             line["step_seconds"] = seconds_of(measured["step_seconds"])
+            line["command_seconds"] = round(whole, 1)
             line["gpu_memory"] = measured.get("gpu_memory")
             for kind, cost in {"measured": f"kernels:file={MEASURED}", "shipped": "kernels"}.items():
                 graphs = ("--cuda-graphs", "iteration") if "--graph" in train else ()

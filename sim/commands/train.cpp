@@ -19,6 +19,7 @@
 
 #include "../choose_kernels.hpp"
 #include "../execution.hpp"
+#include "../parallel.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"
 #include "../stop_signals.hpp"
@@ -41,6 +42,19 @@ namespace {
 
 using training::ParameterValue;
 
+/// A number takes tens of nanoseconds: an 8B model would keep one core for minutes.
+template <class T>
+void fill_on_all_cores(const training::InitialWeights& initial, ParameterRange range, std::span<T> numbers) {
+  constexpr std::int64_t piece = std::int64_t{1} << 18;
+  const auto pieces = static_cast<std::size_t>((range.count() + piece - 1) / piece);
+  on_threads(all_threads(), pieces, [&](std::size_t i) {
+    const std::int64_t from = static_cast<std::int64_t>(i) * piece;
+    const std::int64_t count = std::min(piece, range.count() - from);
+    initial.fill(ParameterRange{range.begin + from, range.begin + from + count},
+                 numbers.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count)));
+  });
+}
+
 /// Weights and moments at the start: from a checkpoint, from published weights, or from the seed.
 template <class T, class Executor>
 void load_start(Executor& executor, const Run& run) {
@@ -51,7 +65,7 @@ void load_start(Executor& executor, const Run& run) {
     } else if (run.weights) {
       run.weights->read(range, numbers);
     } else {
-      initial.fill(range, numbers);
+      fill_on_all_cores(initial, range, numbers);
     }
   });
   if (!run.checkpoint) return;
@@ -351,10 +365,12 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());
     json["rank_sent_bytes"] = std::move(sent);
     if (const auto memory = executor.gpu_memory()) {
-      json["gpu_memory"] = {{"allocated_bytes", memory->allocated},
-                            {"communicators", memory->communicators},
-                            {"free_before_connecting_bytes", memory->free_before},
-                            {"free_after_connecting_bytes", memory->free_after}};
+      json["gpu_memory"] = {{"allocated_bytes", memory->allocated}};
+      if (memory->communicators > 0) {
+        json["gpu_memory"].update({{"communicators", memory->communicators},
+                                   {"free_before_connecting_bytes", memory->free_before},
+                                   {"free_after_connecting_bytes", memory->free_after}});
+      }
     }
     if (gathers) {
       json["all_gathers"] = {{"in_iteration", gathers->all}, {"in_windows", gathers->in_windows}};

@@ -85,8 +85,9 @@ class RunBy final : public ExecutorBase<float, E> {
       const auto [before, after] = executor.connection_memory();
       return GpuMemory{executor.allocated().value(), static_cast<std::int64_t>(executor.communicators()), before.value(),
                        after.value()};
+    } else {
+      return GpuMemory{executor.allocated().value(), 0, 0, 0};
     }
-    return std::nullopt;
   }
   std::optional<AnyExecutor<float>::Gathers> gathers() const override {
     if constexpr (requires(const E& executor) { executor.gathers(); }) {

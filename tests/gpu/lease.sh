@@ -147,9 +147,9 @@ if [[ $call == 1 ]]; then
   step layer_pytorch 150 layer.jsonl python3 "${twin[@]}" "$divide"
   step layer_predicted 30 layer.jsonl python3 "$root/tests/gpu/layer_predictions.py" "$tawpipe" "$results" "$divide"
   for tokens in 16384 4096; do step "kernels_$tokens" 45 kernels.jsonl "$at/bench_gpu_kernels" "$divide" "$tokens"; done
-  step virtual_ranks 60 virtual.jsonl "$at/bench_gpu_tawpipe" "$divide"
   step held_sms 60 beside.jsonl "$at/bench_gpu_beside" "$divide"
-  step training 120 training.jsonl python3 "$root/bench/gpu/training.py" "$tawpipe" "$results/measured.json" "$divide"
+  step training 200 training.jsonl python3 "$root/bench/gpu/training.py" "$tawpipe" "$results/measured.json" "$divide"
+  step virtual_ranks 60 virtual.jsonl "$at/bench_gpu_tawpipe" "$divide"
   step step_pytorch 130 step_pytorch.jsonl python3 "$root/bench/gpu/step_pytorch.py"
 else
   nccl="$at/gpu_nccl $at/A.reference"
