@@ -107,14 +107,15 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "fused|unfused", "Problem");
   add_text(app, "--layer-code", request.layer_code,
            "Whose kernels run the layers: megatron (default), megatron-unfused (without gradient accumulation fusion),\n"
-           "torchtitan, torchtitan-eager or composer",
+           "torchtitan, torchtitan-eager, composer or tawpipe (as `train` runs them)",
            "NAME", "Problem");
   add_text(app, "--early-stop", request.early_stop,
            "Full recomputation leaves out a layer's last product, as PyTorch's checkpoints that are not reentrant: on or off\n"
-           "(default: on with the layer code torchtitan or composer)",
+           "(default: on with the layer code torchtitan, composer or tawpipe)",
            "on|off", "Problem");
   add_text(app, "--swiglu", request.swiglu,
-           "SwiGLU is one kernel that keeps no silu(gate), or several: fused (default, but for torchtitan-eager) or unfused",
+           "SwiGLU is one kernel that keeps no silu(gate), or several: fused (default, but for\n"
+           "torchtitan-eager and tawpipe) or unfused",
            "fused|unfused", "Problem");
   add_text(app, "--dtype", request.dtype,
            "Numbers of weights and activations: bfloat16, float16 or float32 (default: the model's; a config.json's where it is\n"

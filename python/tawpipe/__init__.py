@@ -253,8 +253,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         gathered_weights: "gemm": FSDP gathers the layers' weights in the 8 bits of their GEMMs; "" or "model": the model's.
         swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.
         attention: "fused" (default) or "unfused": whether the scores of all pairs of tokens are written.
-        layer_code: Whose kernels run the layers: "megatron" (default), "megatron-unfused", "torchtitan", "torchtitan-eager" or
-            "composer".
+        layer_code: Whose kernels run the layers: "megatron" (default), "megatron-unfused", "torchtitan", "torchtitan-eager",
+            "composer" or "tawpipe" (this library's own, as `tawpipe train` runs them).
         early_stop: Whether full recomputation leaves out a layer's last product; None: as the layer code does.
         dtype: Of weights and activations, "bfloat16", "float16" or "float32"; "": the model's, in 16 bits where a config.json
             stores more.

@@ -2,7 +2,9 @@
 // Not: links from nccl-tests (instruments_test.cpp).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -151,4 +153,41 @@ TEST_CASE("what cannot be calibrated from is refused") {
   check_refused(run("calibrate --cluster 3x1"), {"--timeline is missing"});
   check_refused(run("calibrate" + timeline + " --schedule-file " + measured.schedule + " --cluster 2x1"), {"3 ranks"});
   check_refused(run("calibrate node.txt" + timeline), {"give one kind"});
+}
+
+TEST_CASE("memory that training took on a GPU is what its own layers are predicted to take") {
+  const support::Folder folder;
+  const std::string results = TAWPIPE_TEST_DATA "/../../bench/results/h200/";
+  std::ifstream lines{results + "training.jsonl"};
+  int runs = 0;
+  for (std::string text; std::getline(lines, text); ++runs) {
+    const json line = json::parse(text);
+    const int hidden = line.at("hidden").get<int>();
+    folder.write("model.json", json{{"model_type", "llama"},
+                                    {"hidden_size", hidden},
+                                    {"intermediate_size", hidden == 2048 ? 8192 : 14336},
+                                    {"num_attention_heads", 32},
+                                    {"num_key_value_heads", 8},
+                                    {"num_hidden_layers", line.at("layers")},
+                                    {"vocab_size", 32768},
+                                    {"tie_word_embeddings", false},
+                                    {"torch_dtype", "bfloat16"}}
+                                   .dump());
+    const auto has = [&](const char* flag) {
+      const json& flags = line.at("flags");
+      return std::find(flags.begin(), flags.end(), flag) != flags.end();
+    };
+    const std::string told =
+        run("simulate --schedule 1f1b --cluster 1x1 --device H200-141G --gradient-dtype float32 --layer-code tawpipe --model " +
+            folder / "model.json" + " --sequence " + std::to_string(line.at("sequence").get<int>()) + " --global-batch " +
+            std::to_string(line.at("sequences").get<int>()) + " --recompute " + (has("--recompute") ? "full" : "none") +
+            " --cost kernels:file=" + results + "measured.json --json -")
+            .out;
+    const json answer = json::parse(told);
+    const double took = line.at("gpu_memory").at("allocated_bytes").get<double>();
+    CHECK(answer.at("peak_memory_bytes").at(0).get<double>() == doctest::Approx(took).epsilon(0.001));
+    const double error = answer.at("makespan_s").get<double>() / line.at("step_seconds").get<double>() - 1;
+    CHECK(std::abs(error) < (line.at("sequence").get<int>() >= 4096 ? 0.05 : 0.18));  // short kernels reach less of their rate
+  }
+  CHECK(runs == 7);
 }

@@ -62,6 +62,7 @@ inline std::vector<Framework> runs_as_predicted(const Problem& problem, const Pl
 inline Software software_of(const Problem& problem, const std::vector<Framework>& as_predicted) {
   const LayerCode code = problem.model ? problem.model->code : LayerCode::megatron;
   if (code == LayerCode::composer) return Software::composer;
+  if (code == LayerCode::tawpipe) return Software::unknown;
   const auto runs_it = [&](Framework one) {
     return std::find(as_predicted.begin(), as_predicted.end(), one) != as_predicted.end();
   };

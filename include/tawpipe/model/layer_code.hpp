@@ -20,12 +20,16 @@ enum class LayerCode : std::uint8_t {
   /// Megatron-LM without gradient accumulation fusion (before 2022, without APEX, under DeepSpeed):
   /// products write a microbatch's gradients of weights, and kernels of their own add them
   megatron_unfused,
+  /// This library's own layers (layers/), as `tawpipe train` runs them: kernels as megatron's, SiLU's
+  /// part of SwiGLU is kept, and recomputation leaves out what no gradient needs
+  tawpipe,
 };
-inline constexpr int layer_codes = 5;
+inline constexpr int layer_codes = 6;
 
 /// Its name in files, "torchtitan".
 constexpr std::string_view name(LayerCode code) {
-  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager", "composer", "megatron-unfused"};
+  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan",       "torchtitan-eager",
+                                                   "composer", "megatron-unfused", "tawpipe"};
   return names[static_cast<int>(code)];
 }
 /// Parses the name of a code. @throws InputError  naming the nearest and all known names.

@@ -201,7 +201,9 @@ struct Transformer {
   /// stop early since 2.1, and torch.compile removes what is not needed. Megatron-LM's and
   /// DeepSpeed's own checkpoints run all again, torchtitan's unless compiled or told so. Source:
   /// PyTorch, torch/utils/checkpoint.py: set_checkpoint_early_stop.
-  bool stops_early() const { return early_stop.value_or(code == LayerCode::torchtitan || code == LayerCode::composer); }
+  bool stops_early() const {
+    return early_stop.value_or(code == LayerCode::torchtitan || code == LayerCode::composer || code == LayerCode::tawpipe);
+  }
   /// Cross entropies that are computed again from the logits after each backward, for metrics, in
   /// float32. They take time, and no memory that is not free by then. Source: mosaicml/composer,
   /// trainer.py (_eval_train_metrics), metrics/nlp.py (LanguageCrossEntropy, LanguagePerplexity).
@@ -215,7 +217,7 @@ struct Transformer {
   bool pads_vocabulary() const { return code == LayerCode::megatron; }
   /// Whether the code that runs the layers fuses SwiGLU by default: Megatron-LM
   /// (bias_swiglu_fusion) and torch.compile do.
-  bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager; }
+  bool code_fuses_swiglu() const { return gated && code != LayerCode::torchtitan_eager && code != LayerCode::tawpipe; }
 
   /// The named parts of a layer that the policy runs again.
   RecomputeParts parts_again(Recompute recompute) const {

@@ -160,6 +160,12 @@ TEST_CASE("traffic of a layer, the embedding and the head") {
   const auto with_metrics = transformer_work(metrics, batch, Recompute::none, 2, 0, false, true);
   CHECK(with_metrics.forward_traffic == head.forward_traffic);
   CHECK(with_metrics.backward_traffic == head.backward_traffic + Bytes{2 * 140 * 12});
+  // This library's own layers stop early too, and keep silu(gate).
+  Transformer own = tiny;
+  own.code = tawpipe::LayerCode::tawpipe;
+  CHECK(own.stops_early());
+  CHECK_FALSE(own.code_fuses_swiglu());
+  CHECK(own.fuses_accumulation());
   // Megatron-LM's of 2021: cast 2 + 4; 4 read, 4 + 4, 4 + 4, 4 read, 4 + 4; backward 4 + 4, cast 4 + 2
   Transformer unfused = tiny;
   unfused.fused_attention = false;
