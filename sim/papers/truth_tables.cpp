@@ -73,6 +73,25 @@ void check_degrees(const TruthRow& row, const Cells& cells, std::string_view col
   }
 }
 
+/// A row of a later release that names no flags ran with those that the nearest earlier release of the
+/// same configuration names: a recipe changes from time to time, and the table follows the last one
+/// that was read. A row is called CONFIGURATION#RELEASE.
+void carry_flags(std::vector<TruthRow>& rows) {
+  const auto named = [](const std::string& row) { return row.substr(0, row.find('#')); };
+  const std::vector<TruthRow> given = rows;
+  for (TruthRow& row : rows) {
+    if (!row.overlap.empty() || row.row.find('#') == std::string::npos) continue;
+    std::string release;
+    for (const TruthRow& other : given) {
+      const std::string earlier = other.row.substr(std::min(other.row.size(), named(other.row).size() + 1));
+      if (other.source != row.source || other.overlap.empty() || named(other.row) != named(row.row)) continue;
+      if (earlier >= row.row.substr(named(row.row).size() + 1) || earlier <= release) continue;
+      release = earlier;
+      row.overlap = other.overlap;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<TruthRow> read_truth_rows(const std::string& file) {
@@ -124,6 +143,7 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) throw InputError(concat(one_line(file), ": the table has no rows"));
+  carry_flags(rows);
   return rows;
 }
 

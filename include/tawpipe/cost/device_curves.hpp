@@ -43,6 +43,8 @@ struct DeviceCurves {
   /// backward, which autograd runs; a pass is not faster.
   double host_layer = 0;
   double host_backward = 0;
+  /// s that the host takes to launch one kernel, where it cannot run ahead of the device (Kernel::singles)
+  double host_kernel = 0;
   double host_collective = 0;  ///< and for each collective of a pass that ranks share
 
   // Collectives inside a node, against NCCL's own table (cost/nccl_table.hpp).
@@ -85,6 +87,7 @@ inline std::span<const CurveField> curve_fields() {
       {"graph-gap", &DeviceCurves::graph_gap, 1, "seconds from a kernel of a CUDA graph to the next"},
       {"host-layer", &DeviceCurves::host_layer, 1, "seconds that the host takes to launch a layer's forward"},
       {"host-backward", &DeviceCurves::host_backward, 1, "seconds that the host takes to launch a layer's backward"},
+      {"host-kernel", &DeviceCurves::host_kernel, 1, "seconds that the host takes to launch a kernel of one expert"},
       {"host-collective", &DeviceCurves::host_collective, 1, "seconds that the host takes to launch a collective of a layer"},
   };
   return fields;

@@ -274,9 +274,11 @@ struct KernelCost {
   double seconds_of(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) const {
     const bool in_graph = graphs == CudaGraphs::iteration || (graphs == CudaGraphs::layers && !kernel.of_edge);
     const double gaps = (in_graph ? std::min(curves.graph_gap, curves.kernel_gap) : curves.kernel_gap) * kernel.launches;
-    if (kernel.kind == Kernel::Kind::product) return gaps + product_seconds(kernel, curves, device);
-    if (kernel.kind != Kernel::Kind::traffic) return gaps + attention_seconds(kernel, curves, device);
-    return gaps + kernel.bytes / (device.memory_bandwidth.value() * curves.memory);
+    const double time = kernel.kind == Kernel::Kind::product   ? product_seconds(kernel, curves, device)
+                        : kernel.kind == Kernel::Kind::traffic ? kernel.bytes / (device.memory_bandwidth.value() * curves.memory)
+                                                               : attention_seconds(kernel, curves, device);
+    if (graphs == CudaGraphs::iteration) return gaps + time;
+    return gaps + std::max(time, kernel.singles * curves.host_kernel);
   }
 
   static Duration by_operations(const StageWork& work, const Passes& passes, const DeviceCurves& curves,

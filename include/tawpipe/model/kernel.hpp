@@ -82,6 +82,9 @@ struct Kernel {
   /// launches for a microbatch: one for each layer of the stage
   std::int32_t count = 1;
   std::int32_t launches = 1;
+  /// Of routed experts, kernels that the host launches for one expert after another, once it has read
+  /// how many tokens each got; 0: one for all experts. A whole-iteration CUDA graph has none.
+  std::int32_t singles = 0;
   bool adds = true;  ///< a product that is a weight's gradient: to a sum in float32
   /// traffic of weights or of their gradients, which context-parallel ranks have whole
   bool of_weights = false;
@@ -111,6 +114,7 @@ struct Kernel {
     if (of_experts && by.whole_experts) {
       part.divide(Dimension::batch, by.ranks());
       part.bytes = bytes / by.ranks();
+      part.singles = (singles + by.ranks() - 1) / by.ranks();
       return part;
     }
     const bool attends = kind == Kind::attention || kind == Kind::attention_backward || by_tensor == Dimension::batch;

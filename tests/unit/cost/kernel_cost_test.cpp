@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/mixtures.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
@@ -157,6 +158,34 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
   CHECK(time(slow, 0) == Approx(0.2));
   const bool again = two.stage(0).recompute.value() > 0;
   CHECK(time(slow, 2) == Approx(again ? 0.6 : 0.4));
+}
+
+TEST_CASE("a host that has waited for the numbers of tokens launches each expert's kernels one by one") {
+  const auto cluster = tawpipe::ClusterBuilder{}.device(tawpipe::device_named("B200-180G")).nodes(1).devices_per_node(1).build();
+  const auto time = [&](tawpipe::ProductFormat format, int task, tawpipe::CudaGraphs graphs) {
+    auto model = support::wide_mixture(0);
+    model.products = format;
+    const tawpipe::Workload work{model, {.sequence = 64, .microbatch_size = 1, .global_batch = 1}};
+    tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
+    builder.stages({work.stage(1, 0, false, false)});
+    for (const auto op : {tawpipe::Op::forward, tawpipe::Op::backward}) {
+      builder.add({.op = op, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{0}, .microbatch = 0}, {});
+    }
+    const KernelCost cost{.changes = {{&tawpipe::DeviceCurves::host_kernel, 1}}, .graphs = graphs};
+    return tawpipe::to_seconds(cost.compute_time(builder.build(), tawpipe::TaskId{task}, cluster));
+  };
+  using enum tawpipe::ProductFormat;
+  constexpr auto none = tawpipe::CudaGraphs::none;
+  // Gate and up are one product, down another: of 8 experts each.
+  CHECK(time(bits16, 0, none) == Approx(16).epsilon(1e-3));
+  CHECK(time(bits16, 1, none) == Approx(32).epsilon(1e-3));
+  // A cast of each operand that is not a weight, and both operands' scales put in another order.
+  CHECK(time(mxfp8, 0, none) == Approx(16 + 3 * 16).epsilon(1e-3));
+  CHECK(time(mxfp8, 1, none) == Approx(32 + (3 + 2) * 16).epsilon(1e-3));
+  CHECK(time(nvfp4, 0, none) == Approx(16 + 4 * 16).epsilon(1e-3));  // and a scale of each tensor
+  CHECK(time(fp8, 1, none) == Approx(32 + 2 * 16).epsilon(1e-3));
+  CHECK(time(fp8_block, 1, none) == Approx(32 + 16).epsilon(1e-3));
+  CHECK(time(mxfp8, 0, tawpipe::CudaGraphs::iteration) < 0.01);
 }
 
 TEST_CASE("a stage takes as long as its layers and edges by themselves, whatever limits each") {

@@ -44,6 +44,7 @@ inline constexpr DeviceCurves ampere{
     .kernel_gap = 2e-6,
     .host_layer = 1.7e-3,
     .host_backward = 0.2e-3,
+    .host_kernel = 13.5e-6,
     .host_collective = 0.4e-3,
     .collective_bandwidth = 0.9,
     .collective_latency = 1.9,

@@ -36,6 +36,7 @@ inline constexpr DeviceCurves blackwell{
     .kernel_gap = 2e-6,
     .host_layer = 0.3e-3,
     .host_backward = 0.3e-3,
+    .host_kernel = 13.5e-6,
     .collective_bandwidth = 0.84,
     .collective_latency = 2.6,
     .source = "SimuMax b200_bf16_ceperm.json",

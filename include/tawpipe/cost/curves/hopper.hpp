@@ -24,8 +24,8 @@ namespace tawpipe::inline v0::curves {
 /// Azure_Results/ND_H100_v5_results.md). Gaps and the host's times: assumed. A kernel's launch
 /// costs 1.3 us with CUDA graphs (Hazy Research, Look Ma, No Bubbles, 2025); PyTorch's Linear takes
 /// its host 13.5 us on a DGX H100, and on GB200 37 us, Transformer Engine's 100 us
-/// (NVIDIA/TransformerEngine#2053), and a layer has about ten operations. Without these:
-/// sim/papers/truth_fit.hpp.
+/// (NVIDIA/TransformerEngine#2053), and a layer has about ten operations; a kernel of an expert is
+/// taken as PyTorch's Linear. Without these: sim/papers/truth_fit.hpp.
 inline constexpr DeviceCurves hopper{
     .generation = "H100",
     .multiprocessors = 132,
@@ -45,6 +45,7 @@ inline constexpr DeviceCurves hopper{
     .kernel_gap = 2e-6,
     .host_layer = 0.3e-3,
     .host_backward = 0.3e-3,
+    .host_kernel = 13.5e-6,
     .source = "stas00/ml-engineering MAMF; SimuMax h100_nvlink.json; FlashAttention-3, arXiv:2407.08608; Azure ND H100 v5",
 };
 

@@ -99,6 +99,7 @@ class OperatorKernels {
                       .format = format_of(i),
                       .by_tensor = tensor,
                       .by_context = context,
+                      .singles = op.is_of_experts() ? static_cast<std::int32_t>(op.count) : 0,
                       .adds = model_.fuses_accumulation(),
                       .of_experts = op.is_of_experts(),
                       .by_tokens = by == Dimension::m,
@@ -133,16 +134,34 @@ class OperatorKernels {
   /// Casts of a product's input and of its result's gradient, as Transformer Engine does: half of them
   /// by the kernel that makes them (a norm), all written in both layouts. The 4-bit format also has a
   /// scale for the whole tensor, in addition to those of 16 numbers (NVFP4BlockScaling), so all are read
-  /// once for the maximum and once more to be cast.
+  /// once for the maximum and once more to be cast. Of experts' products each expert has kernels of its
+  /// own: one that casts, before it one for the maximum where a tensor has a scale, and for each
+  /// operand of a product one that puts scales in the order that tensor cores read, where these are of
+  /// 32 or 16 numbers. Source: Transformer Engine 2, csrc/extensions/cast.cpp: split_quantize;
+  /// gemm.cpp: te_general_grouped_gemm; common/swizzle/swizzle.cu.
+  static bool has_scale_of_tensor(ProductFormat format) { return format == ProductFormat::fp8 || format == ProductFormat::nvfp4; }
+  /// Bytes of a number's scale that are put in another order, read and written; 0: none are.
+  static double swizzled_bytes(ProductFormat format) {
+    return format == ProductFormat::mxfp8 ? 2.0 / 32 : format == ProductFormat::nvfp4 ? 2.0 / 16 : 0;
+  }
   void add_casts(std::vector<Kernel>& list, std::size_t i, std::int64_t out) const {
     const Operator& op = list_[i];
     const bool twice = format_of(i) == ProductFormat::nvfp4;
     const double each = ((twice ? 2 * element_ : 1) + 2 * bytes_of(format_of(i))) * tokens_ * op.copies;
     const int launches = is_inward(i) ? 0 : twice ? 2 : 1;
     const double input = static_cast<double>(op.in) * each;
-    add_traffic(list, i, KernelPass::forward, input, Dimension::n, launches);
-    if (reading_.runs_again(i)) add_traffic(list, i, KernelPass::recompute, input, Dimension::n, launches);
-    add_traffic(list, i, KernelPass::backward_input, static_cast<double>(out) * each, Dimension::n, launches);
+    const auto add = [&](KernelPass pass, double bytes, int singles) {
+      add_traffic(list, i, pass, bytes, Dimension::n, launches);
+      if (op.is_of_experts()) list.back().singles = static_cast<std::int32_t>(op.count) * singles;
+    };
+    const double swizzled = swizzled_bytes(format_of(i));
+    const int swizzles = swizzled > 0 ? 2 : 0;  // of both operands
+    const int casts = (has_scale_of_tensor(format_of(i)) ? 2 : 1) + swizzles;
+    add(KernelPass::forward, input, casts);
+    if (reading_.runs_again(i)) add(KernelPass::recompute, input, casts);
+    add(KernelPass::backward_input, static_cast<double>(out) * each, casts);
+    if (!op.is_of_experts() || swizzles == 0) return;
+    add(KernelPass::backward_weight, swizzled * tokens_ * op.copies * static_cast<double>(op.in + out), swizzles);
   }
   /// Casts as torchao's matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run
   /// them. An input is read in 16 bits and written in 8; the largest value is found by the kernel that
