@@ -21,19 +21,9 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// The data sheet of a GPU by its driver's name for it, "NVIDIA H100 80GB HBM3": among those of the
-/// same model, the one with the nearest memory.
+/// The data sheet of a GPU by its driver's name for it, "NVIDIA H100 80GB HBM3", and its memory.
 const KnownDevice& device_called(const MeasuredDevice& measured) {
-  const KnownDevice* found = nullptr;
-  const auto differs = [&](const KnownDevice& one) {
-    return std::abs(static_cast<double>(one.memory_gib) * 1073741824.0 - static_cast<double>(measured.memory));
-  };
-  for (const KnownDevice& one : known_devices()) {
-    const std::string_view model = one.name.substr(0, one.name.find('-'));
-    if (measured.name.find(model) == std::string::npos) continue;
-    if (found == nullptr || differs(one) < differs(*found)) found = &one;
-  }
-  if (found != nullptr) return *found;
+  if (const KnownDevice* const found = device_of_driver(measured.name, measured.memory)) return *found;
   std::vector<std::string> names;
   for (const KnownDevice& one : known_devices()) names.emplace_back(one.name);
   throw InputError(

@@ -78,7 +78,7 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
   const bool rack = device.name.starts_with("GB");
   int size = std::min(row.gpus, rack ? 72 : 8);
   while (row.gpus % size != 0) --size;
-  const LinkSpeeds speeds = link_speeds(known.sm);
+  const LinkSpeeds speeds = link_speeds(known);
   return ClusterBuilder{}
       .name(concat(row.gpus, " x ", device.name))
       .device(device)

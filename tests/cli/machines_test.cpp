@@ -48,7 +48,11 @@ TEST_CASE("machines' descriptions are imported with what they name") {
   const auto log = run("topology import " + machine("nccl_info.log"));
   CHECK(log.out.find("H100-80G is assumed") != std::string::npos);
   CHECK(log.out.find("nvlink 371 GB/s") != std::string::npos);
-  check_refused(run("topology import " + machine("rocm_smi_xgmi.txt")), {"AMD"});
+  const auto amd = run("topology import " + machine("rocm_smi_xgmi.txt"));
+  CHECK(amd.out.find("8 devices") != std::string::npos);
+  CHECK(amd.out.find("MI300X-192G is assumed") != std::string::npos);
+  CHECK(amd.out.find("xgmi 48.0 GB/s") != std::string::npos);
+  CHECK(run("topology import " + machine("rocm_smi_xgmi.txt") + " --device MI355X").out.find("assumed, as") == std::string::npos);
 }
 
 TEST_CASE("missing NVLinks are said, in predictions too, and added") {

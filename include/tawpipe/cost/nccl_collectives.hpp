@@ -72,20 +72,11 @@ TAWPIPE_INLINE Path nccl_path(Op op, std::span<const Rank> members, Rank root, d
 
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/detail/mesh_loads.hpp"
 
 namespace tawpipe::inline v0 {
 
 namespace detail {
-
-/// The members node by node: [begin, end) of each node.
-inline std::vector<std::pair<std::size_t, std::size_t>> nodes_of_members(std::span<const Rank> members, const Cluster& cluster) {
-  std::vector<std::pair<std::size_t, std::size_t>> nodes;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    if (i == 0 || !cluster.same_node(members[i - 1], members[i])) nodes.emplace_back(i, i);
-    nodes.back().second = i + 1;
-  }
-  return nodes;
-}
 
 /// The first member at each adapter, of the members in one node.
 inline std::vector<std::size_t> first_at_each_adapter(std::span<const Rank> members, std::pair<std::size_t, std::size_t> node,
@@ -142,6 +133,7 @@ inline std::vector<LinkLoad> channel_loads(Op op, Algorithm algorithm, const std
     loads.insert(loads.end(), part.begin(), part.end());
   }
   merge_loads(loads);
+  spread_over_meshes(loads, orders.front(), cluster);
   return loads;
 }
 
@@ -171,7 +163,7 @@ TAWPIPE_INLINE NcclRing nccl_ring(std::span<const Rank> members, const Cluster& 
     ++hops.count;
     if (!cluster.same_node(members[i], next)) continue;
     for (const LinkId link : route.links) {
-      ring.nvlink = ring.nvlink && cluster.link(link).kind == LinkClass::nvlink;
+      ring.nvlink = ring.nvlink && joins_devices(cluster.link(link).kind);
       slowest = std::min(slowest, cluster.link(link).bandwidth.value());
     }
   }

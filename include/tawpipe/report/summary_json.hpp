@@ -40,7 +40,10 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   for (const Rank rank : summary.out_of_memory) missing.push_back(number(rank));
   Json links = Json::object();
   for (int kind = 0; kind < link_classes; ++kind) {
-    if (static_cast<LinkClass>(kind) == LinkClass::memory && !has_host) continue;
+    const auto one = static_cast<LinkClass>(kind);
+    if (one == LinkClass::memory && !has_host) continue;
+    if ((one == LinkClass::xgmi || one == LinkClass::roce) && summary.traffic.link_bytes[static_cast<std::size_t>(kind)] == 0)
+      continue;
     links[std::string{name(static_cast<LinkClass>(kind))}] = summary.traffic.link_bytes[static_cast<std::size_t>(kind)];
   }
   Json by_payload = Json::object();

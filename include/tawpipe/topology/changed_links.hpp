@@ -2,6 +2,7 @@
 // Not: other paths between devices (topology/cluster_builder.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -62,12 +63,12 @@ inline Cluster with_node_count(const Cluster& cluster, int count) {
   return Cluster{cluster.name(), cluster.kinds(), std::move(nodes)};
 }
 
-/// Whether devices of a node have links of their own (NVLink), so that PCI Express carries only
+/// Whether devices of a node have links of their own (NVLink, XGMI), so that PCI Express carries only
 /// what leaves a node.
 inline bool pcie_leaves_nodes(const Cluster& cluster) {
   for (const NodeType& kind : cluster.kinds()) {
     for (const Link& link : kind.links) {
-      if (link.kind == LinkClass::nvlink) return true;
+      if (joins_devices(link.kind)) return true;
     }
   }
   return false;
@@ -77,8 +78,24 @@ inline bool pcie_leaves_nodes(const Cluster& cluster) {
 inline Cluster with_faster_links(const Cluster& cluster, bool between_nodes, double times) {
   const bool slots = pcie_leaves_nodes(cluster);
   return with_changed_links(cluster, [&](Link& link) {
-    const bool leaves = link.kind == LinkClass::network || (slots && link.kind != LinkClass::nvlink);
+    const bool leaves = link.kind == LinkClass::network || (slots && !joins_devices(link.kind));
     if (link.end != LinkEnd::host && leaves == between_nodes) link.bandwidth = BytesPerSecond{link.bandwidth.value() * times};
+  });
+}
+
+/// `cluster` with adapters, and what is above them, of that bandwidth in each direction. Where PCI Express carries only what
+/// leaves a node, its slots grow with faster adapters. Refused where there is no network.
+inline Cluster with_adapter_speed(const Cluster& cluster, BytesPerSecond speed) {
+  double more = 0;  // than the slots of adapters are made for
+  const Cluster changed = with_changed_links(cluster, [&](Link& link) {
+    if (link.kind != LinkClass::network || link.end == LinkEnd::host) return;
+    more = std::max({more, 1.0, speed / link.bandwidth});
+    link.bandwidth = speed;
+  });
+  if (more == 0) throw InputError(concat("cluster ", quote(cluster.name()), " has no adapters whose speed could change"));
+  if (more == 1 || !pcie_leaves_nodes(changed)) return changed;
+  return with_changed_links(changed, [&](Link& link) {
+    if (link.kind == LinkClass::pcie && link.end != LinkEnd::host) link.bandwidth = BytesPerSecond{link.bandwidth.value() * more};
   });
 }
 

@@ -64,6 +64,11 @@ class ClusterBuilder {
     intra_kind_ = kind;
     return *this;
   }
+  /// In place of ports: each device's own link, in each direction, to each other device of its node.
+  ClusterBuilder& mesh(LinkSpec link, LinkClass kind) {
+    mesh_ = true;
+    return intra_node(link, kind);
+  }
   /// A node's adapters (full duplex) into a non-blocking network.
   ClusterBuilder& inter_node(LinkSpec link) {
     inter_ = link;
@@ -122,6 +127,7 @@ class ClusterBuilder {
   std::vector<std::int32_t> sizes_;
   LinkSpec intra_;
   LinkClass intra_kind_ = LinkClass::nvlink;
+  bool mesh_ = false;
   LinkSpec inter_;
   int adapters_ = 1;
   LinkSpec host_;
@@ -183,14 +189,19 @@ TAWPIPE_INLINE NodeType ClusterBuilder::node_type(int devices, bool joined) cons
   type.devices.assign(static_cast<std::size_t>(devices), device_);
   // Links: a port out and a port in for each device, then an adapter out and in for each adapter.
   // A hop's latency is on the sending port; the receiving port adds none.
-  for (int i = 0; i < devices && devices > 1; ++i) {
+  for (int i = 0; i < devices && devices > 1 && !mesh_; ++i) {
     type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, intra_.latency});
     type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, Duration{}});
   }
   type.paths.resize(static_cast<std::size_t>(devices) * static_cast<std::size_t>(devices));
   for (int i = 0; i < devices; ++i) {
     for (int j = 0; j < devices; ++j) {
-      if (i != j) type.paths[static_cast<std::size_t>(i * devices + j)] = {2 * i, 2 * j + 1};
+      if (i == j) continue;
+      LinkPath& path = type.paths[static_cast<std::size_t>(i * devices + j)];
+      path = {2 * i, 2 * j + 1};
+      if (!mesh_) continue;
+      path = {static_cast<std::int32_t>(type.links.size())};
+      type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, intra_.latency});
     }
   }
   if (inter_.bandwidth.value() > 0) add_adapters(devices, type);

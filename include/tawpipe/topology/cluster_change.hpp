@@ -73,18 +73,21 @@ inline Cluster with_devices(const Cluster& cluster, const KnownDevice& device) {
   const KnownDevice* const now = find_device(cluster.device(Rank{0}).name);
   const Cluster changed = with_changed_devices(cluster, [&](DeviceSpec& one) { one = spec_of(device); });
   if (now == nullptr) return changed;
-  const LinkSpeeds from = link_speeds(now->sm);
-  const LinkSpeeds to = link_speeds(device.sm);
-  const int links = usual_nvlinks(*now);
-  const int new_links = usual_nvlinks(device);
+  const LinkSpeeds from = link_speeds(*now);
+  const LinkSpeeds to = link_speeds(device);
+  const int links = now->links;
+  const int new_links = device.links;
   if ((links > 0) != (new_links > 0)) {
     throw InputError(concat(device.name, new_links > 0 ? " has" : " has no", " NVLinks, and ", now->name,
                             links > 0 ? " has" : " has none", "; say the whole machine: cluster=NAME or a file"));
   }
+  if (now->peers != device.peers)
+    throw InputError(concat("the nodes around ", device.name, " are joined by other links than those around ", now->name,
+                            "; say the whole machine: cluster=NAME or a file"));
   const double nvlink = links > 0 ? new_links * to.nvlink.value() / (links * from.nvlink.value()) : 1;
   const double pcie = to.pcie / from.pcie;
   return with_changed_links(changed, [&](Link& link) {
-    const double times = link.kind == LinkClass::nvlink ? nvlink : link.kind == LinkClass::pcie ? pcie : 1;
+    const double times = joins_devices(link.kind) ? nvlink : link.kind == LinkClass::pcie ? pcie : 1;
     link.bandwidth = BytesPerSecond{link.bandwidth.value() * times};
   });
 }

@@ -12,9 +12,11 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/changed_links.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
+#include "tawpipe/topology/peer_access.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -77,7 +79,8 @@ inline bool looks_like_dimensions(std::string_view text) {
 /// A cluster of that size at the speeds of the usual machine around its device (link_speeds(),
 /// usual_nvlinks()), with an adapter and a slot to the host for each device. For an A100-80G, which
 /// is assumed if `device` is "": NVLink 12 x 20 GB/s, adapters of 24 GB/s (200 Gb/s limited by a
-/// gen 4 slot), gen 4 slots. Devices without NVLink reach each other through their slots.
+/// gen 4 slot), gen 4 slots. Devices without NVLink reach each other through their slots: GeForce through the memory
+/// of the host, with one adapter for all; AMD's and Intel's have links to each other (ClusterBuilder::mesh()).
 /// @param device  its name (topology/devices.hpp)
 /// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
 /// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices
@@ -107,19 +110,29 @@ inline Cluster cluster_from_dimensions(std::string_view text, std::string_view d
   }
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   const KnownDevice& known = known_device(device.empty() ? "A100-80G" : device);
-  const LinkSpeeds speeds = link_speeds(known.sm);
+  const LinkSpeeds speeds = link_speeds(known);
+  check_mesh(known, largest);
   const LinkSpec slot{speeds.pcie, nccl_latency::pcie};
   const int nvlinks = usual_nvlinks(known);
-  return ClusterBuilder{}
-      .name(std::string{text})
+  ClusterBuilder builder;
+  builder.name(std::string{text})
       .device(device.empty() ? assumed_spec(known) : spec_of(known))
       .devices_of_nodes(std::move(sizes))
-      .adapters_per_node(largest)
+      .adapters_per_node(known.peers == Peers::host ? 1 : largest)
       .intra_node(nvlinks > 0 ? LinkSpec{speeds.nvlink * nvlinks, nccl_latency::nvlink} : slot,
                   nvlinks > 0 ? LinkClass::nvlink : LinkClass::pcie)
-      .inter_node({std::min(speeds.network, speeds.pcie), nccl_latency::network})
-      .host_link(slot)
-      .build();
+      // Gaudi's ports are its own; other adapters leave by a slot.
+      .inter_node({known.peers == Peers::roce ? speeds.network : std::min(speeds.network, speeds.pcie), nccl_latency::network})
+      .host_link(slot);
+  if (is_mesh(known.peers)) builder.mesh(mesh_link(known), mesh_class(known.peers));
+  const Cluster cluster = builder.build();
+  if (known.peers != Peers::host) return cluster;
+  std::vector<NodeType> kinds = cluster.kinds();
+  for (NodeType& kind : kinds) {
+    pass_sockets(kind, {speeds.socket, speeds.hop_latency});
+    pass_host_memory(kind);
+  }
+  return detail::with_kinds(cluster, std::move(kinds), {});
 }
 
 }  // namespace tawpipe

@@ -36,7 +36,7 @@ TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
 /// says, or else assumed (DeviceSpec::assumed). Link speeds that the text does not give are those
 /// of the usual machine around it.
 /// @param nvlinks  of each GPU to an NVSwitch, where NCCL's XML names none; 0: as it says
-/// @throws InputError  naming the file, and the place in it; for an unknown device, AMD's, and
+/// @throws InputError  naming the file, and the place in it; for an unknown device, and
 /// Slurm's tree, which has no nodes' insides (slurm_topology.hpp).
 TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0,
                                          std::string_view device = "", int nvlinks = 0);
@@ -55,8 +55,9 @@ TAWPIPE_INLINE int missing_nvlinks(const Cluster& cluster);
 /// or a file; a file that describes one machine may be multiplied too ("node.xml*4"). The nodes of
 /// several are added ("dgx-h100*2+dgx-a100").
 /// @param device  as cluster_from_text(); a preset keeps its links
+/// @param inter_node  the speed of each adapter, "100Gbps", in place of what the text says (with_adapter_speed()); "": as it says
 /// @throws InputError  with the nearest preset's name; for an unknown device.
-TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device = "");
+TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device = "", std::string_view inter_node = "");
 
 }  // namespace tawpipe
 
@@ -66,6 +67,7 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
 #include "tawpipe/json/json_reader.hpp"
@@ -77,6 +79,8 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view d
 #include "tawpipe/topology/nccl_graph_log.hpp"
 #include "tawpipe/topology/nccl_topology_xml.hpp"
 #include "tawpipe/topology/nvidia_smi_topology.hpp"
+#include "tawpipe/topology/peer_access.hpp"
+#include "tawpipe/topology/rocm_smi_topology.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -150,12 +154,7 @@ TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view
   if (format == ClusterFormat::unknown) {
     throw InputError(concat(source,
                             " is not a cluster: expected JSON, NCCL's topology XML or log (NCCL_DEBUG_SUBSYS=GRAPH), or the "
-                            "output of nvidia-smi topo -m"));
-  }
-  if (format == ClusterFormat::amd_smi) {
-    throw InputError(concat(source,
-                            " is of AMD GPUs (XGMI), of which no data sheets are known; describe the node as cluster JSON, its "
-                            "device with memory and peaks of its own (docs/topology.md)"));
+                            "output of nvidia-smi topo -m or rocm-smi --showtopo"));
   }
   if (format == ClusterFormat::slurm) {
     throw InputError(concat(source, " is Slurm's tree of switches, without the nodes' insides; tawpipe topology import ", source,
@@ -170,10 +169,12 @@ TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view
   }
   std::optional<DeviceSpec> spec;
   if (!device.empty()) spec = device_named(device);
-  NodeType node = format == ClusterFormat::nccl_xml ? node_type_from_nccl_xml(text, {.device = spec, .nvlinks = nvlinks}, source)
-                  : format == ClusterFormat::nccl_log
-                      ? make_node_type(std::string{source}, node_graph_from_nccl_log(text, spec, source))
-                      : node_type_from_nvidia_smi(text, {.device = spec, .speeds = {}}, source);
+  NodeType node =
+      format == ClusterFormat::nccl_xml   ? node_type_from_nccl_xml(text, {.device = spec, .nvlinks = nvlinks}, source)
+      : format == ClusterFormat::amd_smi  ? make_node_type(std::string{source}, node_graph_from_rocm_smi(text, spec, source))
+      : format == ClusterFormat::nccl_log ? make_node_type(std::string{source}, node_graph_from_nccl_log(text, spec, source))
+                                          : node_type_from_nvidia_smi(text, {.device = spec, .speeds = {}}, source);
+  pass_host_memory(node);
   const int count = nodes == 0 ? 1 : nodes;
   check_cluster_size(count, static_cast<std::int64_t>(node.devices.size()));
   return Cluster{std::string{source}, {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(count), 0)};
@@ -189,13 +190,14 @@ TAWPIPE_INLINE int missing_nvlinks(const Cluster& cluster) {
   if (device == nullptr) return 0;
   for (const NodeType& kind : cluster.kinds()) {
     for (const Link& link : kind.links) {
-      if (link.kind == LinkClass::nvlink) return 0;
+      if (joins_devices(link.kind)) return 0;
     }
   }
   return usual_nvlinks(*device);
 }
 
-TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device) {
+TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text, std::string_view device, std::string_view inter_node) {
+  if (!inter_node.empty()) return with_adapter_speed(resolve_cluster(text, device), parse_bandwidth(inter_node));
   if (const std::string shown = one_line(std::string{text}); shown != text) {
     throw InputError(unknown_name("cluster", shown, clusters::names()));
   }

@@ -14,49 +14,18 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/changed_links.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
-#include "tawpipe/topology/node_graph.hpp"
-#include "tawpipe/topology/routing.hpp"
+#include "tawpipe/topology/machine_node.hpp"
 
 namespace tawpipe::inline v0 {
 
 namespace clusters {
 
 namespace detail {
-
-/// An HGX or DGX node: 8 GPUs on NVSwitches, pairs of `devices_per_switch` on a PCI Express switch
-/// with an adapter for each GPU, half of the switches on each of two sockets.
-inline NodeType hgx_node(std::string name, std::string_view gpu, int nvlinks, int devices_per_switch, BytesPerSecond sockets) {
-  const KnownDevice& device = known_device(gpu);
-  LinkSpeeds speeds = link_speeds(device.sm);
-  const LinkSpec nvlink{speeds.nvlink * static_cast<double>(nvlinks), speeds.nvlink_latency};
-  NodeGraph graph;
-  graph.host_memory.capacity = Bytes{2'000'000'000'000};  // that of each DGX with these GPUs
-  const int nvswitch = graph.add_switch("NVSwitch");
-  const int cpus[] = {graph.add_cpu("CPU0"), graph.add_cpu("CPU1")};
-  graph.connect(cpus[0], cpus[1], LinkClass::socket, {sockets, speeds.hop_latency});
-  int pcie = 0;
-  for (int i = 0; i < 8; ++i) {
-    if (i % devices_per_switch == 0) {
-      pcie = graph.add_switch(concat("PCIe", i / devices_per_switch));
-      graph.connect(pcie, cpus[i / 4], LinkClass::pcie, {speeds.pcie, speeds.hop_latency});
-    }
-    const int gpu_vertex = graph.add_device(concat("GPU", i), spec_of(device));
-    graph.connect(gpu_vertex, nvswitch, LinkClass::nvlink, nvlink);
-    graph.connect(gpu_vertex, pcie, LinkClass::pcie, {speeds.pcie, speeds.device_pcie_latency});
-    const int adapter = graph.add_adapter(concat("NIC", i), {speeds.network, speeds.network_latency});
-    graph.connect(adapter, pcie, LinkClass::pcie, {speeds.pcie, speeds.hop_latency});
-  }
-  return make_node_type(std::move(name), graph);
-}
-
-inline Cluster of_nodes(NodeType node, int nodes) {
-  std::string name = node.name;
-  return Cluster{std::move(name), {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(nodes), 0)};
-}
 
 // arXiv 2511.09741: nodes of 8 A800-SXM-80GB, 400 GB/s NVLink both ways, 10 GbE between nodes.
 // Effective speeds: NVLink 8 links x 20 GB/s = 160 GB/s a direction (NCCL's figure for sm80; the
@@ -76,58 +45,18 @@ inline Cluster a800_10gbe(int nodes) {
       .build();
 }
 
-// DGX A100 user guide: 8 GPUs with 12 NVLinks each, 4 PCIe gen 4 switches with 2 GPUs and 2 x 200
-// Gb/s adapters, 2 x AMD Rome. 12 x 20 = 240 GB/s a direction; the adapter's 25 GB/s leaves by an
-// x16 gen 4 slot of 24. 2 TB of host memory.
-inline Cluster dgx_a100(int nodes) {
-  return of_nodes(hgx_node("dgx-a100", "A100-80G", 12, 2, socket_speed("x86_64", "AuthenticAMD", 23, 49)), nodes);
-}
-
-// DGX H100 user guide: 2 TB of host memory, 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 together with each GPU on one gen 5
-// switch, 2 x Sapphire Rapids. 18 x 20.6 = 370.8 GB/s a direction; the adapter's 50 GB/s leaves by
-// an x16 gen 5 slot of 48.
-inline Cluster dgx_h100(int nodes) {
-  return of_nodes(hgx_node("dgx-h100", "H100-80G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
-}
-
-// HGX H200 data sheet: the H100 board with H200 GPUs. Host memory: DGX H200 data sheet, 2 TB.
-inline Cluster hgx_h200(int nodes) {
-  return of_nodes(hgx_node("hgx-h200", "H200-141G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
-}
-
-// HGX B200 data sheet: 18 NVLinks of the fifth generation a GPU (40.1 GB/s each for NCCL), gen 5
-// slots, 400 Gb/s adapters. Host memory: DGX B200 data sheet, 2 TB (4 as an option).
-inline Cluster hgx_b200(int nodes) {
-  return of_nodes(hgx_node("hgx-b200", "B200-180G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 207)), nodes);
-}
-
 // GB200 NVL72 data sheet: 72 GPUs on NVSwitches, 18 NVLinks of the fifth generation each, a 400 Gb/s
 // adapter for each GPU; the memory of the modules' CPUs.
 inline Cluster gb200_nvl72(int nodes) {
   return renamed(cluster_from_dimensions(concat(nodes, "x72"), "GB200-186G"), "gb200-nvl72");
 }
 
-// L40S product brief: PCIe gen 4 x16, no NVLink. Two Ice Lake sockets, four PCIe switches with two
-// GPUs each, and a 100 Gb/s adapter on the first switch of each socket.
-inline Cluster l40s_pcie(int nodes) {
-  const KnownDevice& device = known_device("L40S-48G");
-  const LinkSpeeds speeds = link_speeds(device.sm);
-  NodeGraph graph;
-  const int cpus[] = {graph.add_cpu("CPU0"), graph.add_cpu("CPU1")};
-  graph.connect(cpus[0], cpus[1], LinkClass::socket, {socket_speed("x86_64", "GenuineIntel", 6, 106), speeds.hop_latency});
-  for (int s = 0; s < 4; ++s) {
-    const int pcie = graph.add_switch(concat("PCIe", s));
-    graph.connect(pcie, cpus[s / 2], LinkClass::pcie, {speeds.pcie, speeds.hop_latency});
-    for (int i = 2 * s; i < 2 * s + 2; ++i) {
-      const int gpu = graph.add_device(concat("GPU", i), spec_of(device));
-      graph.connect(gpu, pcie, LinkClass::pcie, {speeds.pcie, speeds.device_pcie_latency});
-    }
-    if (s % 2 == 0) {
-      const int adapter = graph.add_adapter(concat("NIC", s / 2), {BytesPerSecond{12.5e9}, speeds.network_latency});
-      graph.connect(adapter, pcie, LinkClass::pcie, {speeds.pcie, speeds.hop_latency});
-    }
-  }
-  return of_nodes(make_node_type("l40s-pcie", graph), nodes);
+// GB300 NVL72 data sheet: as that, with an 800 Gb/s ConnectX-8 for each GPU.
+inline Cluster gb300_nvl72(int nodes) {
+  const Cluster cluster = renamed(cluster_from_dimensions(concat(nodes, "x72"), "GB300-279G"), "gb300-nvl72");
+  return with_changed_links(cluster, [](Link& link) {
+    if (link.kind == LinkClass::network) link.bandwidth = BytesPerSecond{100e9};
+  });
 }
 
 }  // namespace detail
@@ -137,28 +66,156 @@ struct ClusterPreset {
   std::string_view name;
   std::string_view description;
   std::string_view source;
-  int nodes;                   ///< of the named cluster; NAME*NODES replaces it
-  Cluster (*make)(int nodes);  ///< builds it with that many nodes
+  int nodes;                    ///< of the named cluster; NAME*NODES replaces it
+  Cluster (*build)(int nodes);  ///< null: nodes of `machine`
+  MachineNode machine = {};
+
+  /// With that many nodes.
+  Cluster make(int count) const {
+    return build != nullptr ? build(count) : of_nodes(machine_node(std::string{name}, machine), count);
+  }
 };
 
-/// Every preset. @see cluster_named
+/// Every preset. Speeds are those that NCCL 2.28 assumes: 12 NVLinks of an A100 are 12 x 20 = 240 GB/s a direction, 18 of an
+/// H100 18 x 20.6, of a B200 18 x 40.1; an adapter's 25 or 50 GB/s leaves by an x16 slot of 24 (gen 4) or 48 (gen 5).
+/// Sockets: socket_speed() of Skylake, Cascade Lake and Ice Lake 10, Sapphire Rapids 22, Emerald Rapids 40, AMD 16.
+/// @see cluster_named
 inline std::span<const ClusterPreset> all() {
+  // device, adapters, Gb/s of each, devices a PCIe switch, GB/s of sockets, GT/s of slots, GB of host memory
   static constexpr ClusterPreset presets[] = {
       {"a800x24-10gbe", "3 nodes of 8 A800-80G, NVLink 160 GB/s, one 10 GbE adapter a node",
        "arXiv 2511.09741; NVLink and TCP at their effective speeds (8 x 20 GB/s as NCCL; 1448/1538 of 10 Gb/s)", 3,
        &detail::a800_10gbe},
-      {"dgx-a100", "8 A100-80G on NVSwitch 240 GB/s, an HDR 200 Gb/s adapter for each GPU",
-       "DGX A100 user guide; speeds as NCCL 2.28 assumes them", 1, &detail::dgx_a100},
-      {"dgx-h100", "8 H100-80G on NVSwitch 370.8 GB/s, an NDR 400 Gb/s adapter for each GPU",
-       "DGX H100 user guide; speeds as NCCL 2.28 assumes them", 1, &detail::dgx_h100},
-      {"hgx-h200", "8 H200-141G on NVSwitch 370.8 GB/s, an NDR 400 Gb/s adapter for each GPU",
-       "HGX H200 data sheet; speeds as NCCL 2.28 assumes them", 1, &detail::hgx_h200},
-      {"hgx-b200", "8 B200-180G on NVSwitch 721.8 GB/s, a 400 Gb/s adapter for each GPU",
-       "HGX B200 data sheet; speeds as NCCL 2.28 assumes them", 1, &detail::hgx_b200},
-      {"gb200-nvl72", "72 GB200-186G on NVSwitch 721.8 GB/s, a 400 Gb/s adapter for each GPU",
-       "GB200 NVL72 data sheet; speeds as NCCL 2.28 assumes them", 1, &detail::gb200_nvl72},
-      {"l40s-pcie", "8 L40S-48G on four PCIe gen 4 switches and two sockets, two 100 Gb/s adapters",
-       "L40S product brief; a usual two-socket server; speeds as NCCL 2.28 assumes them", 1, &detail::l40s_pcie},
+      {"dgx-a100",
+       "8 A100-80G on NVSwitch 240 GB/s, an HDR 200 Gb/s adapter for each GPU",
+       "DGX A100 user guide: 4 PCIe switches of 2 GPUs, 2 x AMD Rome, 2 TB",
+       1,
+       nullptr,
+       {"A100-80G", 8, 200, 2, 16, 0, 2000}},
+      {"dgx-h100",
+       "8 H100-80G on NVSwitch 370.8 GB/s, an NDR 400 Gb/s adapter for each GPU",
+       "DGX H100 user guide: 2 x Sapphire Rapids, 2 TB",
+       1,
+       nullptr,
+       {"H100-80G", 8, 400, 1, 22, 0, 2000}},
+      {"hgx-h200",
+       "8 H200-141G on NVSwitch 370.8 GB/s, an NDR 400 Gb/s adapter for each GPU",
+       "HGX H200 data sheet; DGX H200 data sheet: 2 TB",
+       1,
+       nullptr,
+       {"H200-141G", 8, 400, 1, 22, 0, 2000}},
+      {"hgx-b200",
+       "8 B200-180G on NVSwitch 721.8 GB/s, a 400 Gb/s adapter for each GPU",
+       "HGX B200 data sheet; DGX B200 data sheet: 2 x Emerald Rapids, 2 TB (4 as an option)",
+       1,
+       nullptr,
+       {"B200-180G", 8, 400, 1, 40, 0, 2000}},
+      {"hgx-b300",
+       "8 B300-270G on NVSwitch 721.8 GB/s, an 800 Gb/s adapter for each GPU, PCIe gen 6",
+       "DGX B300 data sheet: 8 ConnectX-8 of 800 Gb/s, 2 TB; sockets as B200's: assumed",
+       1,
+       nullptr,
+       {"B300-270G", 8, 800, 1, 40, 64, 2000}},
+      {"gb200-nvl72", "72 GB200-186G on NVSwitch 721.8 GB/s, a 400 Gb/s adapter for each GPU", "GB200 NVL72 data sheet", 1,
+       &detail::gb200_nvl72},
+      {"gb300-nvl72", "72 GB300-279G on NVSwitch 721.8 GB/s, an 800 Gb/s adapter for each GPU", "GB300 NVL72 data sheet", 1,
+       &detail::gb300_nvl72},
+      {"p3dn.24xlarge",
+       "8 V100-32G with 6 NVLinks 120 GB/s, one 100 Gb/s EFA adapter",
+       "Amazon EC2 P3: 2 x Skylake, 768 GiB; its cube of NVLinks as a switch, which rings over 8 GPUs use as much",
+       1,
+       nullptr,
+       {"V100-32G", 1, 100, 2, 10, 0, 824.6}},
+      {"p4d.24xlarge",
+       "8 A100-40G on NVSwitch 240 GB/s, four 100 Gb/s EFA adapters",
+       "Amazon EC2 P4: 2 x Cascade Lake, 1152 GiB",
+       1,
+       nullptr,
+       {"A100-40G", 4, 100, 2, 10, 0, 1236.9}},
+      {"p4de.24xlarge",
+       "8 A100-80G on NVSwitch 240 GB/s, four 100 Gb/s EFA adapters",
+       "Amazon EC2 P4: 2 x Cascade Lake, 1152 GiB",
+       1,
+       nullptr,
+       {"A100-80G", 4, 100, 2, 10, 0, 1236.9}},
+      {"p5.48xlarge",
+       "8 H100-80G on NVSwitch 370.8 GB/s, 32 EFA adapters of 100 Gb/s, four beside each GPU",
+       "Amazon EC2 P5: 2 x AMD Milan, 2 TiB",
+       1,
+       nullptr,
+       {"H100-80G", 32, 100, 1, 16, 0, 2199}},
+      {"p5e.48xlarge",
+       "8 H200-141G on NVSwitch 370.8 GB/s, 32 EFA adapters of 100 Gb/s, four beside each GPU",
+       "Amazon EC2 P5: 2 x AMD Milan, 2 TiB",
+       1,
+       nullptr,
+       {"H200-141G", 32, 100, 1, 16, 0, 2199}},
+      {"p5en.48xlarge",
+       "8 H200-141G on NVSwitch 370.8 GB/s, 16 EFA adapters of 200 Gb/s, two beside each GPU",
+       "Amazon EC2 P5: 2 x Sapphire Rapids, 2 TiB",
+       1,
+       nullptr,
+       {"H200-141G", 16, 200, 1, 22, 0, 2199}},
+      {"a2-ultra",
+       "8 A100-80G on NVSwitch 240 GB/s, one 100 Gb/s gVNIC",
+       "Google Compute Engine, GPU machine types and network bandwidths: 1360 GB",
+       1,
+       nullptr,
+       {"A100-80G", 1, 100, 2, 10, 0, 1360}},
+      {"a3-high",
+       "8 H100-80G on NVSwitch 370.8 GB/s, four 200 Gb/s adapters (GPUDirect-TCPX)",
+       "Google Compute Engine, GPU machine types and network bandwidths: 1872 GB; TCP's latency as NCCL's: assumed",
+       1,
+       nullptr,
+       {"H100-80G", 4, 200, 2, 22, 0, 1872}},
+      {"a3-mega",
+       "8 H100-80G on NVSwitch 370.8 GB/s, a 200 Gb/s adapter for each GPU (GPUDirect-TCPXO)",
+       "Google Compute Engine, GPU machine types and network bandwidths: 1872 GB; TCP's latency as NCCL's: assumed",
+       1,
+       nullptr,
+       {"H100-80G", 8, 200, 2, 22, 0, 1872}},
+      {"nd-a100-v4",
+       "8 A100-40G on NVSwitch 240 GB/s, an HDR 200 Gb/s adapter for each GPU",
+       "Azure ND A100 v4: 2 x AMD Rome, 900 GiB",
+       1,
+       nullptr,
+       {"A100-40G", 8, 200, 2, 16, 0, 966.4}},
+      {"hgx-mi300x",
+       "8 MI300X-192G, XGMI 48 GB/s between each two, a 400 Gb/s adapter for each GPU",
+       "AMD Instinct MI300X platform data sheet; adapters: Azure ND MI300X v5; XGMI as RCCL assumes it",
+       1,
+       nullptr,
+       {"MI300X-192G", 8, 400, 1, 16, 0, 0}},
+      {"hgx-mi325x",
+       "8 MI325X-256G, XGMI 48 GB/s between each two, a 400 Gb/s adapter for each GPU",
+       "AMD Instinct MI325X platform data sheet; adapters as MI300X's: assumed; XGMI as RCCL assumes it",
+       1,
+       nullptr,
+       {"MI325X-256G", 8, 400, 1, 16, 0, 0}},
+      {"hgx-mi355x",
+       "8 MI355X-288G, XGMI 48 GB/s between each two, a 400 Gb/s adapter for each GPU",
+       "AMD Instinct MI355X platform data sheet; adapters as MI300X's: assumed; XGMI as RCCL assumes it",
+       1,
+       nullptr,
+       {"MI355X-288G", 8, 400, 1, 16, 0, 0}},
+      {"hgx-gaudi3",
+       "8 Gaudi3-128G, Ethernet 75 GB/s between each two, three 200 Gb/s ports of each leave the node",
+       "Intel Gaudi documentation, Network Configuration: HLS-3; host as an HGX H100's: assumed",
+       1,
+       nullptr,
+       {"Gaudi3-128G", 24, 200, 1, 22, 0, 0}},
+      {"rtx-pro-6000",
+       "8 RTXPRO6000-SERVER-96G on four PCIe gen 5 switches and two sockets, two 200 Gb/s adapters",
+       "Google Compute Engine G4: 400 Gb/s, AMD; switches as a usual server's: assumed",
+       1,
+       nullptr,
+       {"RTXPRO6000-SERVER-96G", 2, 200, 2, 16, 0, 0}},
+      {"l40s-pcie",
+       "8 L40S-48G on four PCIe gen 4 switches and two sockets, two 100 Gb/s adapters",
+       "L40S product brief; a usual server of two Ice Lake",
+       1,
+       nullptr,
+       {"L40S-48G", 2, 100, 2, 10, 0, 0}},
   };
   return presets;
 }
@@ -170,16 +227,29 @@ inline std::vector<std::string> names() {
   return names;
 }
 
-/// The preset of that name, or of another for the same machine; null if there is none.
+/// Another name of a preset.
+struct OtherName {
+  std::string_view name;
+  std::string_view preset;
+};
+
+/// Boards of the same parts, and clouds' machines whose pages print the same devices and adapters: Azure ND and NDm A100 v4,
+/// ND H100 v5, H200 v5 and MI300X v5, Amazon EC2 P6-B200 (8 EFA of 400 Gb/s), Google A3 Ultra and A4 (8 of 400 Gb/s).
+inline std::span<const OtherName> other_names() {
+  static constexpr OtherName others[] = {
+      {"hgx-a100", "dgx-a100"},         {"ndm-a100-v4", "dgx-a100"},    {"hgx-h100", "dgx-h100"},
+      {"nd-h100-v5", "dgx-h100"},       {"dgx-h200", "hgx-h200"},       {"nd-h200-v5", "hgx-h200"},
+      {"a3-ultra", "hgx-h200"},         {"a3-ultragpu-8g", "hgx-h200"}, {"dgx-b200", "hgx-b200"},
+      {"p6-b200.48xlarge", "hgx-b200"}, {"a4-high", "hgx-b200"},        {"a4-highgpu-8g", "hgx-b200"},
+      {"dgx-b300", "hgx-b300"},         {"a2-ultragpu-8g", "a2-ultra"}, {"a3-highgpu-8g", "a3-high"},
+      {"a3-megagpu-8g", "a3-mega"},     {"nd-mi300x-v5", "hgx-mi300x"}};
+  return others;
+}
+
+/// The preset of that name or of another for the same machine, in any case; null if there is none.
 inline const ClusterPreset* find(std::string_view name) {
-  // Azure's ND H100 v5 is an HGX H100 with a 400 Gb/s adapter for each GPU (its product page).
-  static constexpr std::pair<std::string_view, std::string_view> others[] = {{"hgx-a100", "dgx-a100"},
-                                                                             {"hgx-h100", "dgx-h100"},
-                                                                             {"nd-h100-v5", "dgx-h100"},
-                                                                             {"dgx-h200", "hgx-h200"},
-                                                                             {"dgx-b200", "hgx-b200"}};
   std::string lower = lower_case(name);
-  for (const auto& [other, preset] : others) lower = lower == other ? preset : lower;
+  for (const auto& [other, preset] : other_names()) lower = lower == other ? preset : lower;
   for (const auto& preset : all()) {
     if (preset.name == lower) return &preset;
   }

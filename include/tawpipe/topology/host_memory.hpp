@@ -44,7 +44,7 @@ inline void add_host_memory(NodeType& type, const HostMemory& memory) {
       device == nullptr ? LinkSpeeds{}.host_memory
       : device->host_gigabytes_per_second > 0
           ? BytesPerSecond{device->host_gigabytes_per_second * 1e9 * static_cast<double>(type.devices.size())}
-          : link_speeds(device->sm).host_memory;
+          : link_speeds(*device).host_memory;
   const auto link = static_cast<std::int32_t>(type.links.size());
   type.links.push_back({LinkClass::memory, LinkEnd::host, memory.bandwidth.value() > 0 ? memory.bandwidth : usual, Duration{}});
   for (LinkPath& path : type.to_host) path.push_back(link);

@@ -16,12 +16,19 @@ enum class LinkClass : std::uint8_t {
   socket,   ///< between the CPU sockets of a node (UPI, Infinity Fabric)
   network,  ///< a node's adapter, and everything between adapters
   memory,   ///< a host's own memory, both ways together
+  xgmi,     ///< AMD's, between two devices
+  roce,     ///< Ethernet between two devices of a node (Gaudi)
 };
-inline constexpr int link_classes = 5;
+inline constexpr int link_classes = 7;
 
-/// The class's name in reports: "nvlink", "pcie", "socket", "network", "memory".
+/// Whether such links join devices of a node beside PCI Express.
+constexpr bool joins_devices(LinkClass kind) {
+  return kind == LinkClass::nvlink || kind == LinkClass::xgmi || kind == LinkClass::roce;
+}
+
+/// The class's name in reports: "nvlink", "pcie", "socket", "network", "memory", "xgmi", "roce".
 constexpr std::string_view name(LinkClass kind) {
-  constexpr std::string_view names[link_classes] = {"nvlink", "pcie", "socket", "network", "memory"};
+  constexpr std::string_view names[link_classes] = {"nvlink", "pcie", "socket", "network", "memory", "xgmi", "roce"};
   return names[static_cast<int>(kind)];
 }
 

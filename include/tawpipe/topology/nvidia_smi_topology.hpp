@@ -147,7 +147,7 @@ inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& 
     }
   }
   if (const KnownDevice* const known = devices.empty() ? nullptr : find_device(devices.front().name)) usual = known;
-  const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds(usual->sm);
+  const LinkSpeeds speeds = options.speeds ? *options.speeds : link_speeds(*usual);
 
   NodeGraph graph;
   for (std::size_t gpu = 0; gpu < devices.size(); ++gpu) graph.add_device(topology.gpus[gpu], devices[gpu]);

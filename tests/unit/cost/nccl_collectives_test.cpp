@@ -12,6 +12,7 @@
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
+#include "tawpipe/topology/clusters.hpp"
 
 using namespace tawpipe::literals;
 using doctest::Approx;
@@ -178,4 +179,30 @@ TEST_CASE("sizes of one group have paths of their own, and two flows still share
   CHECK(tawpipe::to_seconds(timeline.end[0].since_start()) == Approx(9.3e-6 + 1000 / 48e9));
   // Simple: 8.4 + 14 us; 480 MB over each edge, two flows on an adapter of 48 GB/s: 20 ms, not 10.
   CHECK(tawpipe::to_seconds(timeline.end[2].since_start()) == Approx(0.02 + 22.4e-6).epsilon(1e-4));
+}
+
+TEST_CASE("rings over XGMI use all links between their members") {
+  const Cluster one = tawpipe::cluster_named("hgx-mi300x");
+  // n - 1 links of 48 GB/s from each of n members.
+  for (const int members : {2, 4, 8}) {
+    CAPTURE(members);
+    const auto ranks = first_ranks(members);
+    CHECK(nccl_ring(ranks, one).bus_bandwidth == Approx((members - 1) * 48e9));
+    const Path path = nccl_path(Op::all_gather, ranks, Rank{0}, 1e9, one);
+    CHECK(path.loads.size() == static_cast<std::size_t>(members * (members - 1)));
+    CHECK(nccl_choice(Op::all_reduce, nccl_ring(ranks, one), 1e9).algorithm != Algorithm::nvls);
+  }
+  CHECK(nccl_ring(first_ranks(8), one).nvlink);
+  // Between nodes eight channels leave by adapters of 400 Gb/s in slots of 48 GB/s: 384, more than the 336 of seven links.
+  const Cluster two = tawpipe::cluster_named("hgx-mi300x*2");
+  CHECK(nccl_ring(first_ranks(16), two).bus_bandwidth == Approx(7 * 48e9));
+  // Seven links of 75 GB/s, and 75 of each device between nodes.
+  CHECK(nccl_ring(first_ranks(8), tawpipe::cluster_named("hgx-gaudi3")).bus_bandwidth == Approx(7 * 75e9));
+  CHECK(nccl_ring(first_ranks(16), tawpipe::cluster_named("hgx-gaudi3*2")).bus_bandwidth == Approx(7 * 75e9));
+}
+
+TEST_CASE("rings of GeForce cross the sockets, through the hosts' memory") {
+  // NCCL's own graph of 8 RTX 4090 has 24 GB/s to the others of a socket and 10 across (NVIDIA/nccl-tests#307).
+  CHECK(nccl_ring(first_ranks(8), tawpipe::cluster_from_dimensions("1x8", "RTX4090-24G")).bus_bandwidth == Approx(10e9));
+  CHECK(nccl_ring(first_ranks(4), tawpipe::cluster_from_dimensions("1x4", "RTX4090-24G")).bus_bandwidth == Approx(24e9));
 }

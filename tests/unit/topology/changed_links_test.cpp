@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -86,4 +87,19 @@ TEST_CASE("the first nodes are those of the same cluster with fewer") {
     return all;
   };
   for (const auto& [from, to] : {std::pair{0, 1}, std::pair{1, 0}}) CHECK(speeds(less, from, to) == speeds(whole, from, to));
+}
+
+TEST_CASE("adapters of another speed: slots grow with faster ones, and where there are none it is refused") {
+  using namespace tawpipe;
+  const auto between = [](const Cluster& cluster) {
+    double least = 1e30;
+    for (const LinkId link : cluster.route(Rank{0}, Rank{8}).links) least = std::min(least, cluster.link(link).bandwidth.value());
+    return least;
+  };
+  const Cluster cluster = resolve_cluster("dgx-h100*2");  // adapters of 50 GB/s in slots of 48
+  CHECK(between(with_adapter_speed(cluster, BytesPerSecond{12.5e9})) == doctest::Approx(12.5e9));
+  CHECK(between(with_adapter_speed(cluster, BytesPerSecond{100e9})) == doctest::Approx(96e9));
+  const Cluster alone =
+      ClusterBuilder{}.device({.name = "d", .memory = Bytes{1}, .peak = FlopsPerSecond{1}}).devices_per_node(1).build();
+  CHECK_THROWS_AS(with_adapter_speed(alone, BytesPerSecond{1e9}), InputError);
 }

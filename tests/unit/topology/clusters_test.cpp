@@ -28,7 +28,7 @@ TEST_CASE("every preset is built, says its source, and grows to several nodes") 
     const Cluster cluster = clusters::named(preset.name);
     CHECK(cluster.name() == preset.name);
     CHECK(cluster.nodes() == preset.nodes);
-    CHECK(cluster.ranks() == (preset.name == "gb200-nvl72" ? 72 : 8) * preset.nodes);
+    CHECK(cluster.ranks() == (preset.name.ends_with("nvl72") ? 72 : 8) * preset.nodes);
     const Cluster four = preset.make(4);
     CHECK(four.nodes() == 4);
     for (int to = 1; to < four.ranks(); ++to) CHECK_FALSE(four.route(Rank{0}, Rank{to}).links.empty());
@@ -115,6 +115,69 @@ TEST_CASE("other names of a machine, and numbers of devices") {
   CHECK(shape("3x8") == "3 of 8 A100-80G, 3x8");
   CHECK(contains(samples::error_of([] { resolve_cluster("36xH100"); }), "36 devices are no whole number of nodes of 8"));
   CHECK(contains(samples::error_of([] { resolve_cluster("8xH100", "H200"); }), "leave out --device"));
+}
+
+TEST_CASE("clouds' machines have the adapters of their pages, those beside a GPU as one") {
+  const auto out = [](std::string_view name) {
+    const Cluster cluster = cluster_named(name);
+    double sum = 0;
+    int adapters = 0;
+    for (const Link& link : cluster.kinds().front().links) {
+      if (link.end != LinkEnd::adapter_out) continue;
+      ++adapters;
+      sum += link.bandwidth.value() * 8e-9;
+    }
+    return std::pair{adapters, sum};
+  };
+  CHECK(out("p5.48xlarge") == std::pair{8, 3200.0});    // 32 x 100
+  CHECK(out("p5en.48xlarge") == std::pair{8, 3200.0});  // 16 x 200
+  CHECK(out("P4D.24xlarge*2") == std::pair{4, 400.0});
+  CHECK(out("p3dn.24xlarge") == std::pair{1, 100.0});
+  CHECK(out("A3-High") == std::pair{4, 800.0});
+  CHECK(out("a3-mega") == std::pair{8, 1600.0});
+  CHECK(out("a2-ultra") == std::pair{1, 100.0});
+  CHECK(out("hgx-b300") == std::pair{8, 6400.0});
+  CHECK(out("hgx-gaudi3") == std::pair{8, 4800.0});  // 24 x 200
+  CHECK(out("gb300-nvl72") == std::pair{72, 57600.0});
+  for (const clusters::OtherName& other : clusters::other_names()) {
+    REQUIRE(clusters::find(other.name) != nullptr);
+    CHECK(clusters::find(other.name)->name == other.preset);
+  }
+  // An 800 Gb/s adapter leaves by a gen 6 slot of 96 GB/s.
+  CHECK(bottleneck(cluster_named("dgx-b300*2"), 0, 8) == doctest::Approx(96e9));
+}
+
+TEST_CASE("AMD's and Intel's devices have a link to each other, and no more in a node than have") {
+  const Cluster mi300x = cluster_named("hgx-mi300x*2");
+  CHECK(mi300x.route(Rank{0}, Rank{5}).links.size() == 1);
+  CHECK(bottleneck(mi300x, 0, 5) == 48e9);
+  CHECK(bottleneck(mi300x, 0, 8) == doctest::Approx(48e9));  // a slot; XGMI leads through no third device
+  CHECK(bottleneck(cluster_named("hgx-gaudi3*2"), 0, 5) == doctest::Approx(75e9));
+  CHECK(bottleneck(cluster_named("hgx-gaudi3*2"), 0, 8) == doctest::Approx(75e9));
+  const Cluster sized = resolve_cluster("16xMI355X");
+  CHECK(sized.nodes() == 2);
+  CHECK(sized.link(sized.route(Rank{1}, Rank{6}).links[0]).kind == LinkClass::xgmi);
+  CHECK(contains(samples::error_of([] { resolve_cluster("1x16", "MI300X"); }), "each has links to 7 others"));
+}
+
+TEST_CASE("GeForce have no peer access: messages pass the host's memory, with one adapter a node") {
+  const Cluster cluster = resolve_cluster("16x4090");
+  const auto classes = [&](int from, int to) {
+    std::string text;
+    for (const LinkId link : cluster.route(Rank{from}, Rank{to}).links) text += concat(name(cluster.link(link).kind), " ");
+    return text;
+  };
+  CHECK(classes(0, 1) == "pcie memory pcie ");
+  CHECK(classes(0, 7) == "pcie memory socket pcie ");
+  CHECK(bottleneck(cluster, 0, 1) == doctest::Approx(24e9));
+  CHECK(bottleneck(cluster, 0, 7) == doctest::Approx(10e9));  // NCCL's figure between sockets (nccl-tests#307)
+  CHECK(cluster.route(Rank{0}, Rank{8}).links[0] == cluster.route(Rank{7}, Rank{8}).links[0]);
+  CHECK(bottleneck(cluster, 0, 8) == doctest::Approx(12.5e9));
+  const Cluster four = resolve_cluster("4x4090");
+  CHECK(four.route(Rank{0}, Rank{3}).links.size() == 3);
+  const Cluster matrix = cluster_from_text(samples::ours("pcie_4gpu_2nic.smi.txt"), "smi.txt", 0, "4090");
+  const Route route = matrix.route(Rank{0}, Rank{1});
+  CHECK(std::any_of(route.links.begin(), route.links.end(), [&](LinkId l) { return matrix.link(l).kind == LinkClass::memory; }));
 }
 
 TEST_CASE("devices are found by name, and carry their data sheet's numbers") {

@@ -8,6 +8,7 @@
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/detail/mesh_loads.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -28,6 +29,7 @@ inline Path edge_path(const Schedule& schedule, const Task& task, const Cluster&
   path.latency = (is_host_copy(task.op) ? Duration{} : overhead) + shape.latency(latency);
   path.fraction = shape.fraction;
   merge_loads(path.loads);
+  if (is_collective(task.op) && !is_all_pairs(task.op)) spread_over_meshes(path.loads, schedule.group(task.group), cluster);
   return path;
 }
 

@@ -154,10 +154,19 @@ class NcclXmlReader {
       std::string_view device;
       std::string_view name;
     };
-    constexpr Id ids[] = {{"0x20b0", "A100-40G"},    {"0x20b2", "A100-80G"}, {"0x20b5", "A100-80G"},    {"0x20f1", "A100-40G"},
-                          {"0x20f3", "A800-80G"},    {"0x2330", "H100-80G"}, {"0x2335", "H200-141G"},   {"0x2342", "GH200-96G"},
-                          {"0x2901", "B200-180G"},   {"0x26b9", "L40S-48G"}, {"0x2684", "RTX4090-24G"}, {"0x2b85", "RTX5090-32G"},
-                          {"0x2204", "RTX3090-24G"}, {"0x1db5", "V100-32G"}, {"0x1eb8", "T4-16G"},      {"0x15f9", "P100-16G"}};
+    constexpr Id ids[] = {{"0x20b0", "A100-40G"},       {"0x20b2", "A100-80G"},
+                          {"0x20b5", "A100-80G"},       {"0x20f1", "A100-40G"},
+                          {"0x20f3", "A800-80G"},       {"0x2330", "H100-80G"},
+                          {"0x2335", "H200-141G"},      {"0x2342", "GH200-96G"},
+                          {"0x2901", "B200-180G"},      {"0x26b9", "L40S-48G"},
+                          {"0x2684", "RTX4090-24G"},    {"0x2b85", "RTX5090-32G"},
+                          {"0x2204", "RTX3090-24G"},    {"0x1db5", "V100-32G"},
+                          {"0x1eb8", "T4-16G"},         {"0x15f9", "P100-16G"},
+                          {"0x2321", "H100-NVL-94G"},   {"0x2331", "H100-PCIE-80G"},
+                          {"0x233b", "H200-NVL-141G"},  {"0x2bb5", "RTXPRO6000-SERVER-96G"},
+                          {"0x2bb1", "RTXPRO6000-96G"}, {"0x26b1", "RTX6000ADA-48G"},
+                          {"0x2235", "A40-48G"},        {"0x2230", "A6000-48G"},
+                          {"0x20b7", "A30-24G"}};
     const std::string_view device = gpu.pci.attribute("device").value();
     for (const auto& known : ids) {
       if (known.device == device) return {known_device(known.name), false};
@@ -166,6 +175,7 @@ class NcclXmlReader {
     if (sm == 0) return {known_device("A100-80G"), true};
     std::string all;
     for (const auto& known : known_devices()) {
+      if (known.sm == 0) continue;
       if (known.sm == sm || (known.name == "B200-180G" && sm / 10 == 10)) return {known, true};
       all += concat(all.empty() ? "" : ", ", known.sm);
     }
