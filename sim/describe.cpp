@@ -2,11 +2,15 @@
 // Not: the results (commands/).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "request.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/topology/devices.hpp"
 
 namespace tawpipe::sim {
 
@@ -90,16 +94,50 @@ std::string describe_cost(const Problem& problem) {
                      held->speeds.empty() ? "computing with the rest" : "at measured speeds", without);
 }
 
+/// The devices of a cluster and their memory: "H100-80G, 80.0 GiB", or several "16 H100-80G of 80.0 GiB, 16 A100-80G of ...".
+std::string devices_text(const Cluster& cluster) {
+  std::vector<std::pair<const DeviceSpec*, int>> kinds;
+  for (int rank = 0; rank < cluster.ranks(); ++rank) {
+    const DeviceSpec& device = cluster.device(Rank{rank});
+    const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return *kind.first == device; });
+    if (found != kinds.end()) {
+      ++found->second;
+    } else {
+      kinds.emplace_back(&device, 1);
+    }
+  }
+  if (kinds.size() == 1) return concat(kinds[0].first->name, ", ", format_memory(kinds[0].first->memory));
+  std::vector<std::string> texts;
+  for (const auto& [device, count] : kinds)
+    texts.push_back(concat(count, " ", device->name, " of ", format_memory(device->memory)));
+  return join(texts, ", ");
+}
+
+/// That nothing of a vendor's devices was measured; "" for NVIDIA's.
+std::string unmeasured_text(const Problem& problem) {
+  if (!std::holds_alternative<KernelCost>(problem.cost)) return "";
+  for (const NodeType& kind : problem.cluster.kinds()) {
+    const KnownDevice* const device = find_device(kind.devices.front().name);
+    if (device == nullptr || device->sm != 0) continue;
+    return fmt::format(
+        "NOT MEASURED: no run on {} is known; its kernels are timed by an A100's shares of its own peaks, large GEMMs by "
+        "what was published of them, its collectives by NCCL's table\n",
+        device->name);
+  }
+  return "";
+}
+
 /// @param recompute  whether what is computed again belongs to the problem
 std::string describe_problem(const Problem& problem, const Workload* work, bool recompute) {
   const Cluster& cluster = problem.cluster;
-  std::string text = fmt::format(
-      "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
-      cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
-      problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
+  std::string text =
+      fmt::format("cluster  {}: {} {}, {} devices ({}{})\n", cluster.name(), cluster.nodes(),
+                  cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), devices_text(cluster),
+                  problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
   if (const std::string device = assumed_device(problem); !device.empty())
     text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
   if (const std::string note = no_nvlinks_text(cluster); !note.empty()) text += "note     " + note;
+  if (const std::string note = unmeasured_text(problem); !note.empty()) text += "note     " + note;
   if (problem.model) {
     const Transformer& model = *problem.model;
     const std::string active =
@@ -127,7 +165,9 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }
-  text += "cost     " + describe_cost(problem) + "\n";
+  const bool mixed = devices_text(cluster).find(" of ") != std::string::npos;
+  text += "cost     " + describe_cost(problem) +
+          (mixed ? concat("; ", cluster.device(Rank{0}).name, "'s, others have their own\n") : "\n");
   if (!problem.model) return text;
   for (const std::string& note : problem.model->notes) text += concat("note     ", one_line(note), "\n");
   return text;

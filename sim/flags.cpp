@@ -30,6 +30,11 @@ void add_device_flag(CLI::App& app, std::string& device, const std::string& grou
            "NAME", group);
 }
 
+void add_inter_node_flag(CLI::App& app, std::string& speed, const std::string& group) {
+  add_text(app, "--inter-node", speed, "Of each network adapter, such as 100Gbps, in place of what the cluster has", "SPEED",
+           group);
+}
+
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text) {
   CLI::App* command = parent.add_subcommand(name, text);
   command->group("Commands");
@@ -68,10 +73,11 @@ void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what) 
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
                        const std::string& recompute_default) {
   add_text(app, "--cluster", request.cluster,
-           "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
-           "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML",
+           "A name (tawpipe list clusters), NAME*NODES, a sum of these, NxM (N nodes of M devices), 64xH100,\n"
+           "8+8+4, or a file: JSON, the output of nvidia-smi topo -m or rocm-smi --showtopo, or NCCL's topology XML",
            "CLUSTER", "Problem");
   add_device_flag(app, request.device);
+  add_inter_node_flag(app, request.inter_node);
   add_text(app, "--model", request.model,
            "A name (tawpipe list models), llama-LxH, a Hugging Face config.json, or a script (.sh) with\n"
            "Megatron-LM's flags",

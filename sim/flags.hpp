@@ -53,6 +53,7 @@ void add_text(CLI::App& app, const std::string& name, std::string& value, const 
               const std::string& group);
 /// --device, in place of what --cluster says.
 void add_device_flag(CLI::App& app, std::string& device, const std::string& group = "Problem");
+void add_inter_node_flag(CLI::App& app, std::string& speed, const std::string& group = "Problem");
 /// A command in the list of `parent`'s help. @param text  what it does, in a line
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text);
 /// The fraction of a device's memory that may be needed.

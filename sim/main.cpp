@@ -163,7 +163,7 @@ int run(int argc, char** argv) {
   std::string what;
   std::string json;
   CLI::App* list = add_command(app, "list", "What schedules, clusters and models there are");
-  list->add_option("schedules|clusters|models", what, "Which list")->type_name("")->required()->group("What");
+  list->add_option("schedules|clusters|devices|models", what, "Which list")->type_name("")->required()->group("What");
   add_json_flag(*list, json, "the list");
   finish(*list, "Example:\n  tawpipe list schedules");
 
@@ -182,6 +182,7 @@ int run(int argc, char** argv) {
 
   std::string cluster;
   std::string device;
+  std::string inter_node;
   CLI::App* topology = add_command(app, "topology", "Show a cluster, or import a machine's description");
   topology->require_subcommand(1);
   finish(*topology, "Example:\n  tawpipe topology show dgx-a100*2");
@@ -191,11 +192,12 @@ int run(int argc, char** argv) {
       ->required()
       ->group("What");
   add_device_flag(*show, device, "What");
+  add_inter_node_flag(*show, inter_node, "What");
   add_json_flag(*show, json, "the cluster");
   finish(*show, "Example:\n  tawpipe topology show dgx-a100*2 --json cluster.json");
   ImportRequest importing;
-  CLI::App* import =
-      add_command(*topology, "import", "Read nvidia-smi topo -m, NCCL's topology XML or log, Slurm's switches, or JSON");
+  CLI::App* import = add_command(
+      *topology, "import", "Read nvidia-smi topo -m, rocm-smi --showtopo, NCCL's topology XML or log, Slurm's switches, JSON");
   import->add_option("file", importing.file, "The file")->type_name("")->required()->group("What");
   add_count(*import, "--nodes", importing.nodes, "How many such nodes (default 1)", "N", "What");
   add_device_flag(*import, importing.device, "What");
@@ -279,7 +281,7 @@ int run(int argc, char** argv) {
       if (command.app->parsed()) return command.run();
     }
     if (list->parsed()) {
-      const std::vector<std::string> lists{"schedules", "clusters", "models"};
+      const std::vector<std::string> lists{"schedules", "clusters", "devices", "models"};
       if (std::find(lists.begin(), lists.end(), what) == lists.end()) {
         throw tawpipe::InputError(tawpipe::unknown_name("list", what, lists));
       }
@@ -297,7 +299,7 @@ int run(int argc, char** argv) {
 #endif
     if (compare->parsed()) return run_compare(request, schedules, baselines);
     if (validate->parsed()) return run_validate(request, order);
-    if (show->parsed()) return run_topology_show(cluster, device, json);
+    if (show->parsed()) return run_topology_show(cluster, device, inter_node, json);
     if (import->parsed()) return run_topology_import(importing);
     if (!chakra_out.empty()) return run_chakra_export(request, chakra_out);
     return graph_out.empty() ? run_export(request, how) : run_graph_export(request, graph_out);

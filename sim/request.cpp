@@ -223,10 +223,14 @@ void check_products(const Problem& problem) {
     const DeviceSpec& device = problem.cluster.device(Rank{rank});
     const bool four = format == ProductFormat::nvfp4;
     const KnownDevice* const known = find_device(device.name);
-    if (format == ProductFormat::mxfp8 && known != nullptr && known->sm < 100) {  // Transformer Engine, MXFP8BlockScaling
+    if (format == ProductFormat::mxfp8 && known != nullptr && known->fp4 == 0) {  // Transformer Engine, MXFP8BlockScaling
       throw InputError(concat("device ", quote(device.name),
-                              " has no GEMMs in mxfp8, which begin with B200; choose --gemm-format ",
+                              " has no GEMMs in mxfp8, which begin with B200 and MI355X; choose --gemm-format ",
                               device.peak_fp8.value() > 0 ? "fp8" : "16bit"));
+    }
+    if (four && known != nullptr && known->sm == 0 && known->fp4 > 0) {
+      throw InputError(concat("device ", quote(device.name), " has GEMMs of 4 bits in MXFP4, and nvfp4 is NVIDIA's; choose ",
+                              "--gemm-format mxfp8"));
     }
     if ((four ? device.peak_fp4 : device.peak_fp8).value() > 0) continue;
     throw InputError(concat("device ", quote(device.name), " has no GEMMs in ", name(format),
@@ -287,7 +291,8 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     throw InputError(
         concat("--cuda-graphs ", name(graphs), " needs --cost kernels, whose times have the host and gaps between kernels"));
   }
-  Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster, request.device),
+  Problem problem{.cluster = request.cluster_value ? *request.cluster_value
+                                                   : resolve_cluster(request.cluster, request.device, request.inter_node),
                   .model = model,
                   .cost = std::move(cost)};
   take_held_sms(request, problem);

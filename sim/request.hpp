@@ -23,7 +23,8 @@ enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
 /// The shared flags as given.
 struct Request {
   std::string cluster;
-  std::string device;  ///< of all nodes, in place of what `cluster` says; "": as it says, or assumed
+  std::string device;      ///< of all nodes, in place of what `cluster` says; "": as it says, or assumed
+  std::string inter_node;  ///< of each adapter, likewise
   std::string model;
   std::optional<Cluster> cluster_value;    ///< instead of the name; not a flag, but Python (python/) has values
   std::optional<Transformer> model_value;  ///< likewise
@@ -160,7 +161,8 @@ void add_notes(nlohmann::ordered_json& json, const Problem& problem);
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines);
-int run_topology_show(const std::string& cluster, const std::string& device, const std::string& json);
+int run_topology_show(const std::string& cluster, const std::string& device, const std::string& inter_node,
+                      const std::string& json);
 
 struct ImportRequest {
   std::string file;

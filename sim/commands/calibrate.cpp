@@ -30,7 +30,7 @@ int calibrate_timelines(const CalibrateRequest& request) {
                             " --schedule-file; give each timeline its schedule, in the same order"));
   }
   if (request.cluster.empty()) throw InputError("--cluster is missing; give the cluster that the timelines were measured on");
-  const Cluster cluster = resolve_cluster(request.cluster, request.device);
+  const Cluster cluster = resolve_cluster(request.cluster, request.device, request.inter_node);
   std::optional<OutputFile> file;
   if (!request.out.empty()) file.emplace(request.out);
   std::list<Schedule> schedules;  // runs refer to them
@@ -80,8 +80,8 @@ Table calibration_table(const Calibration& found) {
 
 int run_calibrate(const CalibrateRequest& request) {
   if (!request.kineto.empty()) return calibrate_kineto(request);
-  const bool timelines =
-      !request.timelines.empty() || !request.schedules.empty() || !request.cluster.empty() || !request.out.empty();
+  const bool timelines = !request.timelines.empty() || !request.schedules.empty() || !request.cluster.empty() ||
+                         !request.inter_node.empty() || !request.out.empty();
   const bool links = !request.files.empty() || !request.json.empty() || request.ring || request.adapters > 0;
   if (timelines && links) {
     throw InputError(

@@ -42,7 +42,7 @@ int calibrate_kineto(const CalibrateRequest& request) {
     throw InputError("--kineto only goes with --cluster, --out and the names of parts; give one kind of measurement");
   }
   if (request.cluster.empty()) throw InputError("--cluster is missing; give the cluster that the traces were taken on");
-  const Cluster cluster = resolve_cluster(request.cluster, request.device);
+  const Cluster cluster = resolve_cluster(request.cluster, request.device, request.inter_node);
   std::optional<OutputFile> file;
   if (!request.out.empty()) file.emplace(request.out);
   std::vector<GpuProfile> profiles;

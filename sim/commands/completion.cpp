@@ -151,7 +151,7 @@ std::vector<std::string> completions(const CLI::App& root, const std::vector<std
   } else {
     for (const CLI::App* sub : command->get_subcommands({})) found.push_back(sub->get_name());
     if (command == &root) found.emplace_back("help");
-    if (command->get_name() == "list") found = {"schedules", "clusters", "models"};
+    if (command->get_name() == "list") found = {"schedules", "clusters", "devices", "models"};
     if (command->get_name() == "explain") found = schedule_names();
     if (command->get_name() == "completion") found = {"bash", "zsh", "fish"};
     if (command->get_name() == "show") found = clusters::names();

@@ -74,6 +74,7 @@ struct CalibrateRequest {
   KinetoNames names;                   ///< --layer, --embedding, --head in those traces
   std::string cluster;                 ///< --cluster on which the timelines or traces were measured
   std::string device;                  ///< --device, of that cluster
+  std::string inter_node;              ///< --inter-node, likewise
   MeasuredSetup setup;                 ///< --model, --sequence, ... of the traces
   std::string out;                     ///< --out FILE|-: the measured times
 };

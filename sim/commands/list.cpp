@@ -1,12 +1,14 @@
-// `tawpipe list schedules|clusters|models`.
+// `tawpipe list schedules|clusters|devices|models`.
 #include "list.hpp"
 
 #include "../request.hpp"
 #include "../terminal_text.hpp"
 #include "output.hpp"
+#include "tawpipe/cost/kernel_cost.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/topology/clusters.hpp"
+#include "tawpipe/topology/devices.hpp"
 
 namespace tawpipe::sim {
 
@@ -52,9 +54,12 @@ std::string clusters_text() {
     table.row(
         {std::string{preset.name}, std::to_string(cluster.ranks()), std::string{preset.description}, std::string{preset.source}});
   }
-  return table.str(terminal_style()) +
-         "\nAlso: NAME*NODES for several nodes (dgx-h100*16), NxM for N nodes of M A100s, 8+8+4 for unequal nodes, or a file:\n"
-         "JSON (docs/topology.md), the output of nvidia-smi topo -m, or NCCL's topology XML.\n";
+  std::vector<std::string> others;
+  for (const auto& [other, preset] : clusters::other_names()) others.push_back(concat(other, " (", preset, ")"));
+  return table.str(terminal_style()) + "\nOther names, in any case: " + join(others, ", ") +
+         ".\nAlso: NAME*NODES for several nodes (dgx-h100*16), NxM for N nodes of M A100s, 8+8+4 for unequal nodes,\n"
+         "64xMI300X for so many devices, sums (dgx-h100*2+dgx-a100*2), or a file: JSON (docs/topology.md), the output of\n"
+         "nvidia-smi topo -m or rocm-smi --showtopo, or NCCL's topology XML.\n";
 }
 
 Json clusters_json() {
@@ -66,6 +71,46 @@ Json clusters_json() {
                    {"ranks", cluster.ranks()},
                    {"description", preset.description},
                    {"source", preset.source}});
+  }
+  return all;
+}
+
+std::string devices_text() {
+  Table table{{{"device"},
+               {"memory", Align::right},
+               {"peak", Align::right},
+               {"8 bits", Align::right},
+               {"4 bits", Align::right},
+               {"memory rate", Align::right},
+               {"curves"},
+               {"source"}}};
+  const auto rate = [](FlopsPerSecond peak) { return peak.value() > 0 ? format_flops_rate(peak) : std::string{"-"}; };
+  for (const KnownDevice& known : known_devices()) {
+    const DeviceSpec device = spec_of(known);
+    table.row({device.name, format_memory(device.memory), rate(device.peak), rate(device.peak_fp8), rate(device.peak_fp4),
+               format_bandwidth(device.memory_bandwidth),
+               has_own_curves(device) ? std::string{curves_of(known.sm).generation} : std::string{"none"},
+               std::string{known.source}});
+  }
+  return table.str(terminal_style()) +
+         "\nPeaks are dense. A device without curves of its own is timed by an A100's shares of its peaks (docs/costs.md).\n"
+         "--device also takes a model (h100, 4090: the first of several memories) and what a driver calls it.\n";
+}
+
+Json devices_json() {
+  Json all = Json::array();
+  for (const KnownDevice& known : known_devices()) {
+    const DeviceSpec device = spec_of(known);
+    all.push_back({{"name", device.name},
+                   {"memory_bytes", device.memory.value()},
+                   {"flops_per_second", device.peak.value()},
+                   {"fp8_flops_per_second", device.peak_fp8.value()},
+                   {"fp4_flops_per_second", device.peak_fp4.value()},
+                   {"memory_bytes_per_second", device.memory_bandwidth.value()},
+                   {"sms", device.sms},
+                   {"watts", known.watts},
+                   {"own_curves", has_own_curves(device)},
+                   {"source", known.source}});
   }
   return all;
 }
@@ -112,7 +157,10 @@ Json models_json() {
 }  // namespace
 
 nlohmann::ordered_json list_json(const std::string& what) {
-  return what == "schedules" ? schedules_json() : what == "clusters" ? clusters_json() : models_json();
+  return what == "schedules"  ? schedules_json()
+         : what == "clusters" ? clusters_json()
+         : what == "devices"  ? devices_json()
+                              : models_json();
 }
 
 int run_list(const std::string& what, const std::string& json) {
@@ -120,7 +168,10 @@ int run_list(const std::string& what, const std::string& json) {
     write_output(json, list_json(what).dump(2) + "\n");
     return ok;
   }
-  print(what == "schedules" ? schedules_text() : what == "clusters" ? clusters_text() : models_text());
+  print(what == "schedules"  ? schedules_text()
+        : what == "clusters" ? clusters_text()
+        : what == "devices"  ? devices_text()
+                             : models_text());
   return ok;
 }
 

@@ -6,7 +6,7 @@
 
 namespace tawpipe::sim {
 
-/// An array of objects, one for each of the "schedules", "clusters" or "models" with a name.
+/// An array of objects, one for each of the "schedules", "clusters", "devices" or "models" with a name.
 nlohmann::ordered_json list_json(const std::string& what);
 
 }  // namespace tawpipe::sim

@@ -36,6 +36,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   for (const auto& [key, value] : plan.choice.options) add("--option", concat(key, "=", value));
   add("--cluster", base.cluster);
   if (!base.device.empty()) add("--device", base.device);
+  if (!base.inter_node.empty()) add("--inter-node", base.inter_node);
   add("--model", base.model);
   add("--sequence", request.problem.sequence);
   add("--global-batch", request.problem.global_batch);

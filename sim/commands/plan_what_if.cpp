@@ -35,7 +35,10 @@ PlanFlags changed_flags(const PlanFlags& flags, const Cluster& cluster, const Cl
   base.cluster = more_of_the_same(change) ? with_nodes(flags.base.cluster, change.nodes)
                  : change.cluster.empty() ? base.cluster_value->name()
                                           : change.cluster;
-  if (!more_of_the_same(change)) base.device.clear();  // else the command names it still
+  if (!more_of_the_same(change)) {  // else the command names them still
+    base.device.clear();
+    base.inter_node.clear();
+  }
   if (change.price.amount > 0) {
     base.run.price = concat(change.price.amount, change.price.currency);
   } else if (!more_of_the_same(change)) {

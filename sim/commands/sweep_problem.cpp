@@ -56,22 +56,17 @@ Problem swept_problem(const Request& base, const std::vector<SweepAxis>& axes, c
     if (name == "utilization") {
       if (auto* cost = std::get_if<RooflineCost>(&problem.cost)) cost->utilization = point[a];
       if (auto* cost = std::get_if<KernelCost>(&problem.cost)) cost->changes.emplace_back(&DeviceCurves::products, point[a]);
+    } else if (name == "inter-node") {
+      problem.cluster = with_adapter_speed(problem.cluster, BytesPerSecond{point[a]});
     } else if (name.starts_with("inter-node") || name.starts_with("intra-node")) {
       const bool network = name.starts_with("inter");
-      double more = 1;  // than the slots of adapters are made for: these grow with them
       problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
         if ((link.kind == LinkClass::network) != network || link.end == LinkEnd::host) return;
         if (name.ends_with("latency")) {
           link.latency = seconds(point[a]);
         } else {
-          if (network) more = std::max(more, point[a] / link.bandwidth.value());
           link.bandwidth = BytesPerSecond{point[a]};
         }
-      });
-      if (more == 1 || !pcie_leaves_nodes(problem.cluster)) continue;
-      problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
-        if (link.kind == LinkClass::pcie && link.end != LinkEnd::host)
-          link.bandwidth = BytesPerSecond{link.bandwidth.value() * more};
       });
     }
   }

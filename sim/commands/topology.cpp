@@ -197,8 +197,9 @@ int import_slurm(const ImportRequest& request, const SlurmTree& tree) {
 
 }  // namespace
 
-int run_topology_show(const std::string& cluster, const std::string& device, const std::string& json) {
-  return show(resolve_cluster(cluster, device), json);
+int run_topology_show(const std::string& cluster, const std::string& device, const std::string& inter_node,
+                      const std::string& json) {
+  return show(resolve_cluster(cluster, device, inter_node), json);
 }
 
 int run_topology_import(const ImportRequest& request) {

@@ -23,6 +23,7 @@ struct WhatIfRequest {
   std::string layer = "layer";          ///< --layer: what a profiler's traces call a layer, for --out
   std::string cluster;                  ///< --cluster where the traces were taken, for --out
   std::string device;                   ///< --device, of that cluster
+  std::string inter_node;               ///< --inter-node, likewise
   std::string out;                      ///< --out FILE|-: measured times
   std::string json;                     ///< --json FILE|-
   std::string report;                   ///< --report FILE.html

@@ -14,7 +14,7 @@ namespace tawpipe::sim {
 
 MeasuredCost traced_times(const WhatIfRequest& request, const TracedRun& run) {
   if (request.cluster.empty()) throw InputError("--out needs --cluster, the one that the traces were taken on");
-  const Cluster cluster = resolve_cluster(request.cluster, request.device);
+  const Cluster cluster = resolve_cluster(request.cluster, request.device, request.inter_node);
   const MeasuredWork work = work_of(request.setup);
   MeasuredCost cost;
   if (run.ranks.front().stage >= 0) {

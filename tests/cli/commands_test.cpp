@@ -117,8 +117,8 @@ TEST_CASE("validate, list and topology answer in JSON") {
 }
 
 TEST_CASE("each command has a text for people") {
-  for (const std::string line : {"list schedules", "list clusters", "list models", "topology show dgx-a100*2", "--version",
-                                 "--help", "compare --help", "simulate --help", "validate --help", "list --help",
+  for (const std::string line : {"list schedules", "list clusters", "list devices", "list models", "topology show dgx-a100*2",
+                                 "--version", "--help", "compare --help", "simulate --help", "validate --help", "list --help",
                                  "topology --help", "topology show --help", "topology import --help", "graph --help"}) {
     CAPTURE(line);
     const auto result = run(line);

@@ -45,8 +45,40 @@ TEST_CASE("--device overrides what a cluster says, and an unknown one is refused
   CHECK(memory(" --device H200-141G") == 141.0 * (1 << 30));
   for (const std::string& cluster : {std::string{"dgx-h100"}, std::string{"1x4"}, matrix}) {
     support::check_refused(run("simulate --schedule 1f1b" + small_model + cluster + " --device H201"),
-                           {"'H201'", "A100-80G", "H200-141G", "B200-180G"});
+                           {"'H201'", "H200-141G", "B200-180G"});
   }
+}
+
+TEST_CASE("devices that nobody measured are said to be none, in words and by the interval") {
+  const std::string simulate = "simulate --schedule fsdp --model llama-3-8b --sequence 4096 --global-batch 64 --cluster ";
+  for (const char* cluster : {"hgx-mi300x", "hgx-mi355x", "hgx-gaudi3"}) {
+    CAPTURE(cluster);
+    const std::string out = run(simulate + cluster).out;
+    CHECK(out.find("note     NOT MEASURED: no run on") != std::string::npos);
+    CHECK(out.find("has no curves of its own") != std::string::npos);
+  }
+  support::check_refused(run(simulate + "hgx-mi355x --gemm-format nvfp4"), {"MI355X-288G", "MXFP4", "mxfp8"});
+  CHECK(run(simulate + "hgx-mi355x --gemm-format mxfp8").code == 0);
+  support::check_refused(run(simulate + "hgx-mi300x --gemm-format mxfp8"), {"no GEMMs in mxfp8", "fp8"});
+  CHECK(run(simulate + "dgx-h100").out.find("NOT MEASURED") == std::string::npos);
+  const auto links = parsed(run(simulate + "hgx-mi300x --json -")).at("traffic").at("link_bytes");
+  CHECK(links.at("xgmi") > 0);
+  CHECK_FALSE(parsed(run(simulate + "dgx-h100 --json -")).at("traffic").at("link_bytes").contains("xgmi"));
+}
+
+TEST_CASE("sums of clusters name all devices, and --inter-node is each adapter's speed") {
+  const std::string simulate = "simulate --schedule fsdp --model llama-3-8b --sequence 4096 --global-batch 64 --cluster ";
+  const std::string both = run(simulate + "dgx-h100+dgx-a100").out;
+  CHECK(both.find("8 H100-80G of 80.0 GiB, 8 A100-80G of 80.0 GiB") != std::string::npos);
+  CHECK(both.find("; H100-80G's, others have their own") != std::string::npos);
+  const auto time = [&](const std::string& cluster) {
+    return parsed(run(simulate + cluster + " --json -")).at("makespan_s").get<double>();
+  };
+  CHECK(time("dgx-h100*2 --inter-node 25Gbps") > 1.2 * time("dgx-h100*2"));
+  CHECK(time("dgx-h100*2 --inter-node 800Gbps") < time("dgx-h100*2"));
+  CHECK(run("topology show dgx-h100*2 --inter-node 100Gbps").out.find("100 GB/s out in all") != std::string::npos);
+  support::check_refused(run("topology show topo --inter-node 100Gbps"), {"unknown cluster 'topo'"});
+  support::check_refused(run("topology show " + matrix + " --inter-node fast"), {"fast"});
 }
 
 TEST_CASE("a machine is imported with its device, and the cluster file says one that was assumed") {
