@@ -140,6 +140,10 @@ Command add_plan(CLI::App& parent) {
   add_count(*app, "--vocab-size", flags->vocab_size, "Tokens of the vocabulary, where the file of --today names a tokenizer only",
             "N", "Problem");
   app->get_option("--vocab-size")->needs("--today");
+  add_text(*app, "--step-time", flags->step_time,
+           "A step of what --today runs, as measured, such as 9.1s: what plans take follows from it (a log says its own)", "TIME",
+           "Problem");
+  app->get_option("--step-time")->needs("--today");
   add_run_flags(*app, request.run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,

@@ -189,6 +189,7 @@ void bind_plan(nb::module_& module) {
       .def_rw("env", &sim::PlanFlags::env)
       .def_rw("strict", &sim::PlanFlags::strict)
       .def_rw("vocab_size", &sim::PlanFlags::vocab_size)
+      .def_rw("step_time", &sim::PlanFlags::step_time)
       .def_rw("emit", &sim::PlanFlags::emit)
       .def_rw("given", &sim::PlanFlags::given);
   module.def("plan", &planned, "flags"_a);

@@ -333,8 +333,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
          what_if: Sequence[str] = (),
          today: str | os.PathLike | None = None, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
-         strict: bool = False, vocab_size: int = 0, emit: str | None = None, top: int = 5, budget: int = 0, seconds: int = 0,
-         threads: int = 0, context_exchange: str | None = None, expert_dispatch: str | None = None,
+         strict: bool = False, vocab_size: int = 0, step_time: str = "", emit: str | None = None, top: int = 5,
+         budget: int = 0, seconds: int = 0, threads: int = 0, context_exchange: str | None = None, expert_dispatch: str | None = None,
          layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
@@ -357,6 +357,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
         args, env: What that script is started with: its arguments $1, $2, ..., and variables of its environment.
         strict: Names in that file that are not known are errors; otherwise a note.
         vocab_size: Tokens, where that file names a tokenizer only.
+        step_time: A step of that run as measured, such as "9.1s": `today["by_measured_s"]` then has what the plan takes by
+            it, the least, middle and most of 80 %.
         emit: "megatron", "torchtitan" or "deepspeed": the settings of the best plan that it can run (`settings`).
         top: Plans that are kept.
         budget: Tasks that may be looked at; 0: the command's own.
@@ -394,7 +396,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     flags.env = [f"{name}={value}" for name, value in (env or {}).items()]
     flags.strict = bool(strict)
     _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
-         seconds=seconds, threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size)
+         seconds=seconds, threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size,
+         step_time=step_time)
     return Plans(*_core.plan(flags))
 
 

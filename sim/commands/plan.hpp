@@ -25,6 +25,7 @@ struct PlanFlags {
   std::vector<std::string> env;        ///< --env NAME=VALUE: of that script
   bool strict = false;                 ///< --strict: unknown names in it are errors
   std::int64_t vocab_size = 0;         ///< --vocab-size, where it names a tokenizer only
+  std::string step_time;               ///< --step-time: measured, of what --today runs
   std::string emit;                    ///< --emit, a framework
   std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not override
   int top = 5;                         ///< --top: number of plans shown

@@ -264,8 +264,9 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   std::optional<TodayFile> today;
   std::optional<Framework> framework;
   if (!flags.today.empty()) framework = (today = read_today(flags))->framework;
-  if (!today && (!flags.args.empty() || !flags.env.empty() || flags.strict || flags.vocab_size > 0))
-    throw InputError("--args, --env, --strict and --vocab-size say how the file of --today is read; name it, or leave them out");
+  if (!today && (!flags.args.empty() || !flags.env.empty() || flags.strict || flags.vocab_size > 0 || !flags.step_time.empty()))
+    throw InputError(
+        "--args, --env, --strict, --vocab-size and --step-time are of the file of --today; name it, or leave them out");
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
   const bool own = !flags.base.moment_dtype.empty() || !flags.base.master_dtype.empty();
   const bool all_narrow = flags.base.moment_dtype == "bfloat16" && flags.base.master_dtype == "none";  // torchtitan's

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "../output_file.hpp"
+#include "interval.hpp"
 #include "parallel.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -134,6 +137,18 @@ std::vector<std::string> words_of(const TodayFile& file, FrameworkJob before, Fr
   return words;
 }
 
+/// How far off other layouts are expected to be, where a step of today's run was measured: as far as that
+/// step, and by what two layouts of one job were off from each other.
+std::optional<ExpectedError> error_by_measured(const Today& today) {
+  const double measured = today.file.job.measured.step_seconds;
+  if (measured <= 0) return std::nullopt;
+  const RunsWithError found = runs_with_error(today.request.problem, today.plan.layout, today.plan.choice);
+  return ExpectedError{.mean = std::log(measured / to_seconds(today.plan.summary.makespan)),
+                       .deviation = pair_error(found.error.like) / detail::normal_90th,
+                       .rows = 1,
+                       .like = found.error.like};
+}
+
 }  // namespace
 
 Today simulate_today(const Planned& planned, TodayFile file) {
@@ -204,6 +219,8 @@ std::string today_text(const Today& today, const Planned& planned) {
         lost > plan_tolerance
             ? fmt::format("       {} of the time is lost; {}\n", format_percent(lost), loses_by(use, summary))
             : concat("       ", planned.result.proven_best ? "nothing in the space is faster" : "nothing faster was found", "\n");
+    if (const std::optional<ExpectedError> error = error_by_measured(today); error && lost > plan_tolerance)
+      text += fmt::format("       by the measured step the plan takes {} (80 %)\n", interval_text(use.makespan, *error));
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(3, today.changes.size()); ++i) {
     const auto& [words, changed] = today.changes[i];
@@ -225,6 +242,12 @@ Json today_json(const Today& today, const Planned& planned) {
   const LoggedRun& run = today.file.job.measured;
   if (run.step_seconds > 0) json["measured_s"] = run.step_seconds;
   if (run.allocated_bytes > 0) json["measured_allocated_bytes"] = run.allocated_bytes;
+  const std::optional<ExpectedError> error = error_by_measured(today);
+  const auto add_expected = [&](Json& to, Duration predicted) {
+    const double time = to_seconds(predicted);
+    if (error) to["by_measured_s"] = {time * error->low(), time * std::exp(error->mean), time * error->high()};
+  };
+  if (!planned.result.plans.empty()) add_expected(json, planned.use().summary.makespan);
   json["command"] = command_of(today.flags, today.request, today.plan);
   json["lost"] = planned.result.plans.empty() ? 0.0 : 1 - planned.best().makespan / today.plan.summary.makespan;
   json["changes"] = Json::array();
@@ -232,6 +255,7 @@ Json today_json(const Today& today, const Planned& planned) {
     json["changes"].push_back({{"settings", words},
                                {"makespan_s", to_seconds(summary.makespan)},
                                {"faster", 1 - summary.makespan / today.plan.summary.makespan}});
+    add_expected(json["changes"].back(), summary.makespan);
   }
   add_own_switches(json, planned);
   json["notes"] = today.file.job.notes;

@@ -140,6 +140,10 @@ TodayFile read_today(PlanFlags& flags) {
   if (flags.vocab_size > 0 && (asked.model || !file.has_megatron_flags()))
     throw InputError("--vocab-size is for a model that Megatron-LM's flags say; leave it out");
   FrameworkJob& job = file.job;
+  if (!flags.step_time.empty()) {
+    job.measured.step_seconds = to_seconds(parse_duration(flags.step_time));
+    if (job.measured.step_seconds <= 0) throw InputError("--step-time 0 is no step; give the time that one was measured to take");
+  }
   const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
     if (given > 0 && said > 0 && given != said) {
       throw InputError(concat(flag, " ", given, " is not what ", one_line(flags.today), " says, ", said, "; leave out ", flag));

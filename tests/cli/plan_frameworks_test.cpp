@@ -123,6 +123,24 @@ TEST_CASE("a script with its arguments, a log with its times, and what is not kn
   CHECK(read.at("measured_s") == 0.25);
   CHECK(read.at("measured_allocated_bytes") == std::int64_t{2} << 30);
   CHECK(run("plan --budget 1 --cluster 2x4 --today " + path).out.find("measured 250 ms a step, predicted ") != std::string::npos);
+
+  const json whole = parsed(run("plan --json - --cluster 2x4 --today " + path + " --step-time 500ms"));  // in place of the log's
+  const json& today = whole.at("today");
+  CHECK(today.at("measured_s") == 0.5);
+  const auto of = [](const json& one, const char* key) { return one.at(key).get<double>(); };
+  const double factor = 0.5 / of(today, "makespan_s");
+  const json& expected_step = today.at("by_measured_s");
+  CHECK(expected_step.at(1).get<double>() == doctest::Approx(factor * of(whole.at("plans").at(0), "makespan_s")).epsilon(1e-6));
+  CHECK(expected_step.at(0).get<double>() < expected_step.at(1).get<double>());
+  CHECK(expected_step.at(1).get<double>() < expected_step.at(2).get<double>());
+  for (const json& change : today.at("changes"))
+    CHECK(change.at("by_measured_s").at(1).get<double>() == doctest::Approx(factor * of(change, "makespan_s")).epsilon(1e-6));
+  CHECK(run("plan --cluster 2x4 --step-time 500ms --today " + path).out.find("by the measured step the plan takes ") !=
+        std::string::npos);
+  CHECK(run(plan + path + " --step-time 0s").err.find("--step-time 0 is no step") != std::string::npos);
+  CHECK(run(plan + path + " --step-time 9").err.find("'9' is not a duration") != std::string::npos);
+  support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16 --step-time 1s"),
+                         {"--step-time requires --today"});
 }
 
 TEST_CASE("the settings that are printed are those of the best plan that the framework can run, and read back") {
