@@ -242,7 +242,7 @@ TEST_CASE("no command, an unknown one, an unknown flag") {
   check_refused(run("compare --cluster"), {"--cluster", "see tawpipe compare --help"});
   check_refused(run("compare extra"), {"'extra' was not expected"});
   check_refused(run("list shedules"), {"did you mean 'schedules'?"});
-  check_refused(run("list"), {"schedules|clusters|models", "see tawpipe list --help"});
+  check_refused(run("list"), {"schedules|clusters|devices|models", "see tawpipe list --help"});
   check_refused(run("topology import nothing.txt --nodes 0"), {"--nodes: ", "from 1 to", "not '0'"});
   check_refused(run("topology import nothing.txt"), {"'nothing.txt' cannot be read"});
 }

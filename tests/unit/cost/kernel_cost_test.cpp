@@ -167,7 +167,7 @@ TEST_CASE("a host that has waited for the numbers of tokens launches each expert
     model.products = format;
     const tawpipe::Workload work{model, {.sequence = 64, .microbatch_size = 1, .global_batch = 1}};
     tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
-    builder.stages({work.stage(1, 0, false, false)});
+    builder.stages({work.stage(0, 1, false, false)});
     for (const auto op : {tawpipe::Op::forward, tawpipe::Op::backward}) {
       builder.add({.op = op, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{0}, .microbatch = 0}, {});
     }
