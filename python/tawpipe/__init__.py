@@ -222,6 +222,11 @@ def clusters() -> Table:
     return Table(_core.list("clusters"), ["name", "nodes", "ranks", "description"])
 
 
+def devices() -> Table:
+    """The devices with a name: memory in bytes, dense peaks in FLOP/s."""
+    return Table(_core.list("devices"), ["name", "memory_bytes", "flops_per_second", "own_curves", "source"])
+
+
 def models() -> Table:
     """The models with a name."""
     return Table(_core.list("models"), ["name", "parameters", "layers", "hidden", "description"])

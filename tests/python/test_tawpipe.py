@@ -152,6 +152,7 @@ class Answers(unittest.TestCase):
     def test_lists_are_tables(self):
         self.assertIn("tawpipe", [row["name"] for row in tawpipe.schedules()])
         self.assertIn("dgx-h100", [row["name"] for row in tawpipe.clusters()])
+        self.assertIn("H100-80G", [row["name"] for row in tawpipe.devices()])
         self.assertGreater(len(tawpipe.models()), 5)
 
 
