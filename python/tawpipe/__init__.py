@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import subprocess
 
 __all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosis", "Error", "Findings", "InputError", "Model",
-           "Bound", "OrderProof", "Plans", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "bound", "cluster", "clusters",
-           "compare", "doctor", "model", "models", "plan", "prove", "read_schedule", "run", "schedules", "simulate", "validate"]
+           "Bound", "OrderProof", "Plans", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "bound", "cluster",
+           "clusters", "compare", "devices", "doctor", "model", "models", "plan", "prove", "read_schedule", "run", "schedules", "simulate", "validate"]
 
 ClusterLike = Union[str, os.PathLike, Mapping[str, Any], Cluster]
 ModelLike = Union[str, os.PathLike, Mapping[str, Any], Model]
