@@ -75,7 +75,8 @@ Diagnostics validated(const Schedule& schedule, const Cluster* cluster) {
 
 void bind_problem(nb::module_& module) {
   nb::class_<Cluster>(module, "Cluster", "Nodes, devices, links and routes. Made by tawpipe.cluster().")
-      .def_static("named", &resolve_cluster, "text"_a, "device"_a = "", nb::call_guard<nb::gil_scoped_release>())
+      .def_static("named", &resolve_cluster, "text"_a, "device"_a = "", "inter_node"_a = "",
+                  nb::call_guard<nb::gil_scoped_release>())
       .def_static(
           "from_json", [](const std::string& text) { return cluster_from_json(text, "cluster"); }, "text"_a)
       .def("to_json", &write_cluster_json, "The cluster as the JSON that cluster() reads (docs/topology.md).")

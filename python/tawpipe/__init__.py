@@ -188,19 +188,21 @@ class Diagnosis(_Report):
     """What keeps a job from going on: verdict, note, culprits, cycle, waits."""
 
 
-def cluster(given: ClusterLike, device: str = "") -> Cluster:
+def cluster(given: ClusterLike, device: str = "", inter_node: str = "") -> Cluster:
     """The cluster of a name ("dgx-h100*4", "3x8"), a file, or a dict in the form of docs/topology.md.
 
     Args:
         device: The GPU by name, where `given` (a name or a file) names none, or another than it names.
+        inter_node: The speed of each adapter, such as "100Gbps", in place of what a name or a file says.
     """
     if isinstance(given, Cluster):
         return given
     if isinstance(given, Mapping):
         return Cluster.from_json(json.dumps(given))
-    if not isinstance(device, str):
-        raise _wrong("device", "a str", device)
-    return Cluster.named(_path("cluster", given, "a name, a file, a dict or a Cluster"), device)
+    for name, value in (("device", device), ("inter_node", inter_node)):
+        if not isinstance(value, str):
+            raise _wrong(name, "a str", value)
+    return Cluster.named(_path("cluster", given, "a name, a file, a dict or a Cluster"), device, inter_node)
 
 
 def model(given: ModelLike) -> Model:

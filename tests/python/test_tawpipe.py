@@ -113,6 +113,9 @@ class Answers(unittest.TestCase):
                                "intermediate_size": 2816, "vocab_size": 32000, "torch_dtype": "float16"})
         self.assertEqual((cluster.nodes, cluster.ranks, model.layers), (3, 8 * 3, 48))
         self.assertEqual(tawpipe.cluster("3x8", device="H100-80G").device(0)["name"], "H100-80G")
+        slow, fast = (tawpipe.simulate("fsdp", cluster=tawpipe.cluster("3x8", inter_node=speed), model="llama-8x512",
+                                       sequence=512, global_batch=24).makespan_s for speed in ("1Gbps", "100Gbps"))
+        self.assertGreater(slow, fast)
         again = tawpipe.cluster(__import__("json").loads(cluster.to_json()))
         first = tawpipe.simulate("1f1b", cluster=cluster, model=model, sequence=4096, microbatches=48)
         self.assertEqual(first.makespan_s,
@@ -200,6 +203,8 @@ class Plans(unittest.TestCase):
             script.write_text(plans.settings)
             again = tawpipe.plan(cluster="2x4", today=script, budget=1)
             self.assertEqual(again.today["makespan_ps"], plans.answer["emitted"]["plan"]["makespan_ps"])
+            low, middle, high = tawpipe.plan(cluster="2x4", today=script, step_time="9.1s").today["by_measured_s"]
+            self.assertTrue(0 < low < middle < high)
             script.write_text("p.py --micro-batch-size 1 --tensor-model-paralel-size 2")
             with self.assertRaisesRegex(tawpipe.InputError, "line 1.*--tensor-model-parallel-size"):
                 tawpipe.plan(cluster="2x4", today=script, strict=True)
@@ -213,7 +218,7 @@ class Plans(unittest.TestCase):
                 tawpipe.plan(cluster="2x4", today=script)
         with self.assertRaisesRegex(tawpipe.InputError, "'--sequence-parallel'"):
             tawpipe.plan(cluster="2x4", today="--sequence-parallel")
-        with self.assertRaisesRegex(tawpipe.InputError, "vocab_size say how the file of today is read"):
+        with self.assertRaisesRegex(tawpipe.InputError, "step_time are of the file of today"):
             tawpipe.plan(**TINY, vocab_size=32000)
 
     def test_compared_schedules_have_the_gap(self):
