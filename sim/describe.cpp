@@ -94,9 +94,10 @@ std::string describe_cost(const Problem& problem) {
                      held->speeds.empty() ? "computing with the rest" : "at measured speeds", without);
 }
 
-/// The devices of a cluster and their memory: "H100-80G, 80.0 GiB", or several "16 H100-80G of 80.0 GiB, 16 A100-80G of ...".
-std::string devices_text(const Cluster& cluster) {
-  std::vector<std::pair<const DeviceSpec*, int>> kinds;
+/// The kinds of devices of a cluster, and how many there are of each.
+using DeviceCounts = std::vector<std::pair<const DeviceSpec*, int>>;
+DeviceCounts count_devices(const Cluster& cluster) {
+  DeviceCounts kinds;
   for (int rank = 0; rank < cluster.ranks(); ++rank) {
     const DeviceSpec& device = cluster.device(Rank{rank});
     const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return *kind.first == device; });
@@ -106,6 +107,11 @@ std::string devices_text(const Cluster& cluster) {
       kinds.emplace_back(&device, 1);
     }
   }
+  return kinds;
+}
+
+/// Them and their memory: "H100-80G, 80.0 GiB", or several "16 H100-80G of 80.0 GiB, 16 A100-80G of ...".
+std::string devices_text(const DeviceCounts& kinds) {
   if (kinds.size() == 1) return concat(kinds[0].first->name, ", ", format_memory(kinds[0].first->memory));
   std::vector<std::string> texts;
   for (const auto& [device, count] : kinds)
@@ -130,9 +136,10 @@ std::string unmeasured_text(const Problem& problem) {
 /// @param recompute  whether what is computed again belongs to the problem
 std::string describe_problem(const Problem& problem, const Workload* work, bool recompute) {
   const Cluster& cluster = problem.cluster;
+  const DeviceCounts devices = count_devices(cluster);
   std::string text =
       fmt::format("cluster  {}: {} {}, {} devices ({}{})\n", cluster.name(), cluster.nodes(),
-                  cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), devices_text(cluster),
+                  cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), devices_text(devices),
                   problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
   if (const std::string device = assumed_device(problem); !device.empty())
     text += fmt::format("device   {} is assumed, as the cluster names none; --device NAME names it\n", device);
@@ -165,9 +172,8 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }
-  const bool mixed = devices_text(cluster).find(" of ") != std::string::npos;
   text += "cost     " + describe_cost(problem) +
-          (mixed ? concat("; ", cluster.device(Rank{0}).name, "'s, others have their own\n") : "\n");
+          (devices.size() > 1 ? concat("; ", cluster.device(Rank{0}).name, "'s, others have their own\n") : "\n");
   if (!problem.model) return text;
   for (const std::string& note : problem.model->notes) text += concat("note     ", one_line(note), "\n");
   return text;

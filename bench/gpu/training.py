@@ -64,8 +64,9 @@ def main():
             line["gpu_memory"] = measured.get("gpu_memory")
             for kind, cost in {"measured": f"kernels:file={MEASURED}", "shipped": "kernels"}.items():
                 graphs = ("--cuda-graphs", "iteration") if "--graph" in train else ()
-                told = subprocess.run([TAWPIPE, "simulate", "--device", device, "--layer-code", "tawpipe", "--gradient-dtype", "float32", "--cost", cost,
-                                       "--json", "-", *sizes, *graphs], capture_output=True, text=True)
+                told = subprocess.run([TAWPIPE, "simulate", "--device", device, "--layer-code", "tawpipe",
+                                       "--gradient-dtype", "float32", "--cost", cost, "--json", "-", *sizes, *graphs],
+                                      capture_output=True, text=True)
                 if told.returncode != 0:
                     line[kind] = told.stderr[-300:]
                     continue

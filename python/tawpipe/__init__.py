@@ -195,13 +195,15 @@ def cluster(given: ClusterLike, device: str = "", inter_node: str = "") -> Clust
         device: The GPU by name, where `given` (a name or a file) names none, or another than it names.
         inter_node: The speed of each adapter, such as "100Gbps", in place of what a name or a file says.
     """
+    for name, value in (("device", device), ("inter_node", inter_node)):
+        if not isinstance(value, str):
+            raise _wrong(name, "a str", value)
+        if value and isinstance(given, (Cluster, Mapping)):
+            raise InputError(f"{name} is for a cluster's name or file; a dict or a Cluster says its own: leave it out")
     if isinstance(given, Cluster):
         return given
     if isinstance(given, Mapping):
         return Cluster.from_json(json.dumps(given))
-    for name, value in (("device", device), ("inter_node", inter_node)):
-        if not isinstance(value, str):
-            raise _wrong(name, "a str", value)
     return Cluster.named(_path("cluster", given, "a name, a file, a dict or a Cluster"), device, inter_node)
 
 

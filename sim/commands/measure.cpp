@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <vector>

@@ -144,9 +144,7 @@ std::optional<ExpectedError> error_by_measured(const Today& today) {
   if (measured <= 0) return std::nullopt;
   const RunsWithError found = runs_with_error(today.request.problem, today.plan.layout, today.plan.choice);
   return ExpectedError{.mean = std::log(measured / to_seconds(today.plan.summary.makespan)),
-                       .deviation = pair_error(found.error.like) / detail::normal_90th,
-                       .rows = 1,
-                       .like = found.error.like};
+                       .deviation = pair_error(found.error.like) / detail::normal_90th};
 }
 
 }  // namespace

@@ -75,18 +75,21 @@ void check_degrees(const TruthRow& row, const Cells& cells, std::string_view col
 
 /// A row of a later release that names no flags ran with those that the nearest earlier release of the
 /// same configuration names: a recipe changes from time to time, and the table follows the last one
-/// that was read. A row is called CONFIGURATION#RELEASE.
+/// that was read. A row is called CONFIGURATION#RELEASE; releases of two numberings, "25.05" and "v25.03",
+/// say nothing of each other.
 void carry_flags(std::vector<TruthRow>& rows) {
-  const auto named = [](const std::string& row) { return row.substr(0, row.find('#')); };
   const std::vector<TruthRow> given = rows;
   for (TruthRow& row : rows) {
-    if (!row.overlap.empty() || row.row.find('#') == std::string::npos) continue;
-    std::string release;
+    const std::size_t mark = row.row.find('#');
+    if (!row.overlap.empty() || mark == std::string::npos) continue;
+    const std::string_view configuration = std::string_view{row.row}.substr(0, mark + 1);
+    const std::string_view release = std::string_view{row.row}.substr(mark + 1);
+    std::string_view nearest;
     for (const TruthRow& other : given) {
-      const std::string earlier = other.row.substr(std::min(other.row.size(), named(other.row).size() + 1));
-      if (other.source != row.source || other.overlap.empty() || named(other.row) != named(row.row)) continue;
-      if (earlier >= row.row.substr(named(row.row).size() + 1) || earlier <= release) continue;
-      release = earlier;
+      if (other.source != row.source || other.overlap.empty() || !other.row.starts_with(configuration)) continue;
+      const std::string_view earlier = std::string_view{other.row}.substr(mark + 1);
+      if (earlier.starts_with('v') != release.starts_with('v') || earlier >= release || earlier <= nearest) continue;
+      nearest = earlier;
       row.overlap = other.overlap;
     }
   }

@@ -117,6 +117,8 @@ class Answers(unittest.TestCase):
                                        sequence=512, global_batch=24).makespan_s for speed in ("1Gbps", "100Gbps"))
         self.assertGreater(slow, fast)
         again = tawpipe.cluster(__import__("json").loads(cluster.to_json()))
+        with self.assertRaisesRegex(tawpipe.InputError, "inter_node is for a cluster's name or file"):
+            tawpipe.cluster(cluster, inter_node="1Gbps")
         first = tawpipe.simulate("1f1b", cluster=cluster, model=model, sequence=4096, microbatches=48)
         self.assertEqual(first.makespan_s,
                          tawpipe.simulate("1f1b", cluster=again, model=model, sequence=4096, microbatches=48).makespan_s)

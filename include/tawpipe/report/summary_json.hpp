@@ -42,8 +42,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   for (int kind = 0; kind < link_classes; ++kind) {
     const auto one = static_cast<LinkClass>(kind);
     if (one == LinkClass::memory && !has_host) continue;
-    if ((one == LinkClass::xgmi || one == LinkClass::roce) && summary.traffic.link_bytes[static_cast<std::size_t>(kind)] == 0)
-      continue;
+    if (joins_two(one) && summary.traffic.link_bytes[static_cast<std::size_t>(kind)] == 0) continue;
     links[std::string{name(static_cast<LinkClass>(kind))}] = summary.traffic.link_bytes[static_cast<std::size_t>(kind)];
   }
   Json by_payload = Json::object();

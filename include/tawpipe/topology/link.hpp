@@ -21,10 +21,10 @@ enum class LinkClass : std::uint8_t {
 };
 inline constexpr int link_classes = 7;
 
+/// Whether such a link joins two devices of a node, and no others.
+constexpr bool joins_two(LinkClass kind) { return kind == LinkClass::xgmi || kind == LinkClass::roce; }
 /// Whether such links join devices of a node beside PCI Express.
-constexpr bool joins_devices(LinkClass kind) {
-  return kind == LinkClass::nvlink || kind == LinkClass::xgmi || kind == LinkClass::roce;
-}
+constexpr bool joins_devices(LinkClass kind) { return kind == LinkClass::nvlink || joins_two(kind); }
 
 /// The class's name in reports: "nvlink", "pcie", "socket", "network", "memory", "xgmi", "roce".
 constexpr std::string_view name(LinkClass kind) {

@@ -85,29 +85,27 @@ inline NodeGraph node_graph_from_rocm_smi(std::string_view text, const std::opti
   std::vector<std::string> nodes;
   std::vector<int> cpus;
   std::vector<const KnownDevice*> known;
+  std::vector<int> vertices;  // of the GPUs
+  const KnownDevice& usual = known_device("MI300X-192G");
   for (std::size_t gpu = 0; gpu < gpus; ++gpu) {
     const KnownDevice* const named = device_of_driver(models[gpu]);
     if (!device && named == nullptr && !models[gpu].empty())
       throw InputError(
           concat("no data sheet is known for GPU ", quote(models[gpu]), "; name the nearest device (--device NAME)"));
-    const DeviceSpec spec = device ? *device : named != nullptr ? spec_of(*named) : assumed_spec(known_device("MI300X-192G"));
+    const DeviceSpec spec = device ? *device : named != nullptr ? spec_of(*named) : assumed_spec(usual);
     const KnownDevice* const entry = find_device(spec.name);
-    known.push_back(entry != nullptr ? entry : &known_device("MI300X-192G"));
+    known.push_back(entry != nullptr ? entry : &usual);
     const auto place = std::find(nodes.begin(), nodes.end(), numa[gpu]);
     if (place == nodes.end()) cpus.push_back(graph.add_cpu(concat("CPU", cpus.size())));
     const int cpu = cpus[static_cast<std::size_t>(place - nodes.begin())];
     if (place == nodes.end()) nodes.push_back(numa[gpu]);
     const LinkSpeeds speeds = link_speeds(*known.back());
-    const int vertex = graph.add_device(concat("GPU", gpu), spec);
-    graph.connect(vertex, cpu, LinkClass::pcie, {speeds.pcie, speeds.device_pcie_latency});
+    vertices.push_back(graph.add_device(concat("GPU", gpu), spec));
+    graph.connect(vertices.back(), cpu, LinkClass::pcie, {speeds.pcie, speeds.device_pcie_latency});
   }
   const LinkSpeeds speeds = link_speeds(*known.front());
   for (std::size_t a = 0; a < cpus.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) graph.connect(cpus[b], cpus[a], LinkClass::socket, {speeds.socket, speeds.hop_latency});
-  }
-  std::vector<int> vertices;
-  for (int v = 0; v < static_cast<int>(graph.vertices.size()); ++v) {
-    if (graph.vertices[static_cast<std::size_t>(v)].kind == VertexKind::device) vertices.push_back(v);
   }
   for (std::size_t a = 0; a < gpus; ++a) {
     for (std::size_t b = 0; b < a; ++b) {
@@ -119,7 +117,7 @@ inline NodeGraph node_graph_from_rocm_smi(std::string_view text, const std::opti
       if (!weights.empty() && weights[b * gpus + a] != "15")
         throw InputError(one_line(concat(source, ": XGMI joins GPU", b, " and GPU", a, " through other GPUs (weight ",
                                          weights[b * gpus + a], ", a link's is 15); describe the node as JSON")));
-      const LinkSpec link = is_mesh(known[a]->peers) ? mesh_link(*known[a]) : mesh_link(known_device("MI300X-192G"));
+      const LinkSpec link = is_mesh(known[a]->peers) ? mesh_link(*known[a]) : mesh_link(usual);
       graph.connect(vertices[b], vertices[a], LinkClass::xgmi, link);
     }
   }

@@ -33,8 +33,7 @@ inline std::vector<LinkId> mesh_links(std::span<const Rank> members, const Clust
     for (const Rank to : members) {
       if (from == to) continue;
       const Route route = cluster.route(from, to);
-      const LinkClass kind = cluster.link(route.links.front()).kind;
-      if (route.links.size() != 1 || (kind != LinkClass::xgmi && kind != LinkClass::roce)) return {};
+      if (route.links.size() != 1 || !joins_two(cluster.link(route.links.front()).kind)) return {};
       links.push_back(route.links.front());
     }
   }
@@ -46,6 +45,8 @@ inline std::vector<LinkId> mesh_links(std::span<const Rank> members, const Clust
 /// of links of a member.
 /// @param loads  merged, in order of links
 inline void spread_over_meshes(std::vector<LinkLoad>& loads, std::span<const Rank> members, const Cluster& cluster) {
+  const auto on_mesh = [&](const LinkLoad& load) { return joins_two(cluster.link(load.link).kind); };
+  if (std::none_of(loads.begin(), loads.end(), on_mesh)) return;  // as in most clusters, of whose every message this asks
   for (const auto& [begin, end] : nodes_of_members(members, cluster)) {
     const std::size_t size = end - begin;
     if (size < 3) continue;  // two members have one link anyway

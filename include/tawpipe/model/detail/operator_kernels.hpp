@@ -131,6 +131,11 @@ class OperatorKernels {
     add_traffic(list, i, pass, bytes, Dimension::n, 1);
     if (bytes > 0) list.back().of_weights = true;
   }
+  static bool has_scale_of_tensor(ProductFormat format) { return format == ProductFormat::fp8 || format == ProductFormat::nvfp4; }
+  /// Bytes of a number's scale that are put in another order, read and written; 0: none are.
+  static double swizzled_bytes(ProductFormat format) {
+    return format == ProductFormat::mxfp8 ? 2.0 / 32 : format == ProductFormat::nvfp4 ? 2.0 / 16 : 0;
+  }
   /// Casts of a product's input and of its result's gradient, as Transformer Engine does: half of them
   /// by the kernel that makes them (a norm), all written in both layouts. The 4-bit format also has a
   /// scale for the whole tensor, in addition to those of 16 numbers (NVFP4BlockScaling), so all are read
@@ -139,11 +144,6 @@ class OperatorKernels {
   /// operand of a product one that puts scales in the order that tensor cores read, where these are of
   /// 32 or 16 numbers. Source: Transformer Engine 2, csrc/extensions/cast.cpp: split_quantize;
   /// gemm.cpp: te_general_grouped_gemm; common/swizzle/swizzle.cu.
-  static bool has_scale_of_tensor(ProductFormat format) { return format == ProductFormat::fp8 || format == ProductFormat::nvfp4; }
-  /// Bytes of a number's scale that are put in another order, read and written; 0: none are.
-  static double swizzled_bytes(ProductFormat format) {
-    return format == ProductFormat::mxfp8 ? 2.0 / 32 : format == ProductFormat::nvfp4 ? 2.0 / 16 : 0;
-  }
   void add_casts(std::vector<Kernel>& list, std::size_t i, std::int64_t out) const {
     const Operator& op = list_[i];
     const bool twice = format_of(i) == ProductFormat::nvfp4;
@@ -152,7 +152,7 @@ class OperatorKernels {
     const double input = static_cast<double>(op.in) * each;
     const auto add = [&](KernelPass pass, double bytes, int singles) {
       add_traffic(list, i, pass, bytes, Dimension::n, launches);
-      if (op.is_of_experts()) list.back().singles = static_cast<std::int32_t>(op.count) * singles;
+      if (op.is_of_experts() && bytes > 0) list.back().singles = static_cast<std::int32_t>(op.count) * singles;
     };
     const double swizzled = swizzled_bytes(format_of(i));
     const int swizzles = swizzled > 0 ? 2 : 0;  // of both operands
