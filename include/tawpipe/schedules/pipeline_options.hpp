@@ -45,9 +45,9 @@ struct BlockingOptions {
 
 namespace detail {
 template <auto member>
-auto chunks_field() {
+auto chunks_field(const char* tried) {
   return auto_tries(option_field<member>("chunks", {.low = 1}, "pieces of the model on each device, looped over the devices"),
-                    "2|3|4");
+                    tried);
 }
 }  // namespace detail
 
@@ -55,7 +55,7 @@ auto chunks_field() {
 struct ChunkOptions {
   int chunks = 2;
 
-  static std::vector<Field<ChunkOptions>> fields() { return {detail::chunks_field<&ChunkOptions::chunks>()}; }
+  static std::vector<Field<ChunkOptions>> fields() { return {detail::chunks_field<&ChunkOptions::chunks>("2|3|4")}; }
 };
 
 /// For interleaved 1F1B, whose sends and receives Megatron-LM issues one by one: they take turns,
@@ -66,7 +66,8 @@ struct InterleavedOptions {
   std::optional<P2pStreams> p2p{};
 
   static std::vector<Field<InterleavedOptions>> fields() {
-    return {detail::chunks_field<&InterleavedOptions::chunks>(),
+    // As many as recipes for thousands of GPUs have.
+    return {detail::chunks_field<&InterleavedOptions::chunks>("2|3|4|5|6|7|8|10|12"),
             auto_tries(option_field<&InterleavedOptions::p2p>(
                            "p2p", "pair: sends and receives between two devices take turns, as in Megatron-LM and PyTorch",
                            "pair (direction with fixed times or two devices)"),

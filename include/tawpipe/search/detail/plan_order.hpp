@@ -1,5 +1,5 @@
-// In which order a search for a plan looks at candidates: estimates from a few microbatches, and
-// what needs less memory in place of a candidate that is too large.
+// In which order a search for a plan looks at candidates: prices of pipelines, estimates of others
+// from a few microbatches, and what needs less memory in place of a candidate that is too large.
 // Not: the search (plan_search.hpp); nothing here drops a candidate.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "tawpipe/search/detail/pipeline_price.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/plan_result.hpp"
 #include "tawpipe/search/plan_space.hpp"
@@ -95,15 +96,19 @@ inline bool is_matched(const std::vector<PlanProbe>& probes, std::size_t which) 
   return false;
 }
 
-/// Estimates a candidate from the paths of 2 and of 4 microbatches for each of the schedule's
-/// ranks: the rest take as long as those in between. All must outlive it; may be shared between
-/// threads.
+/// Estimates a candidate: by its price, or where it has none, from the paths of 2 and of 4
+/// microbatches for each of the schedule's ranks: the rest take as long as those in between. All must
+/// outlive it; may be shared between threads.
 class PlanProber {
  public:
   PlanProber(const PlanRequest& request, const Registry& registry, CollectiveTimes& known)
-      : request_{request}, registry_{registry}, known_{known} {}
+      : request_{request}, registry_{registry}, known_{known}, prices_{request, registry, known} {}
 
-  /// Whether that costs less than the paths of all microbatches.
+  /// Whether it has a price, which costs a small part of its bound.
+  bool has_price(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    return prices_.has(layout_of(layout, choice), choice);
+  }
+  /// Whether the paths of a few microbatches cost less than those of all.
   bool is_worth(const PlanLayout& layout) const { return microbatches_of(request_, layout) >= 2 * most * layout.mesh.pipeline; }
   /// Of a probe, about.
   static double computations(const Mesh& mesh, const Transformer& model) {
@@ -122,6 +127,8 @@ class PlanProber {
   PlanProbe probe(const PlanLayout& layout, const ScheduleChoice& choice) const {
     PlanProbe found;
     if (!allows(layout, choice)) return found;
+    if (has_price(layout, choice)) return price(layout_of(layout, choice), choice);
+    if (!is_worth(layout)) return found;
     const auto path = [&](int microbatches) {
       Problem few = problem_of(layout, choice);
       few.global_batch = layout.microbatch_size * layout.mesh.batch_parts() * microbatches * layout.mesh.pipeline;
@@ -154,9 +161,62 @@ class PlanProber {
  private:
   static constexpr int most = 4;  ///< microbatches of a rank
 
+  /// Of many microbatches from those of one and of two for each rank; or of two and of four, where the
+  /// schedule has not so few, or its steady state has not begun: each microbatch then takes less than the
+  /// busiest rank computes.
+  PlanProbe price(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    PlanProbe found{.cost = 100};
+    const auto all = static_cast<std::int64_t>(microbatches_of(request_, layout));
+    double busiest = 0;
+    const auto of = [&](std::int64_t microbatches) {
+      const PipelinePrice price = prices_.price(layout, choice, microbatches);
+      found.memory = Bytes{static_cast<std::int64_t>(price.bytes)};
+      found.cost += price.steps / 32;
+      busiest = price.busiest * 1e-12;
+      return price.picoseconds * 1e-12;
+    };
+    const auto from = [&](std::int64_t few) {
+      if (all <= 2 * few) return of(all);
+      const double first = of(few);
+      const double second = of(2 * few);
+      const double each = (second - first) / static_cast<double>(few);
+      const bool steady = each > busiest * (1 - 1e-3) || few > layout.mesh.pipeline;
+      return steady ? second + each * static_cast<double>(all - 2 * few) : 0;
+    };
+    for (std::int64_t few = layout.mesh.pipeline; few <= 2 * layout.mesh.pipeline && found.seconds <= 0; few *= 2) {
+      try {
+        found.seconds = from(few);
+      } catch (const InputError&) {
+      }
+    }
+    constexpr double error_of_memory = 1.02;
+    const Bytes usable = usable_part(request_.problem.cluster.device(Rank{0}).memory, request_.problem.usable_memory);
+    found.fits = found.memory / usable <= error_of_memory;
+    return found;
+  }
+
   const PlanRequest& request_;
   const Registry& registry_;
   CollectiveTimes& known_;
+  mutable PipelinePrices prices_;  ///< guarded by itself
+};
+
+/// A candidate with a bound, to be simulated unless something is faster.
+struct PlanCandidate {
+  std::size_t layout = 0;
+  std::size_t choice = 0;
+  MinNeed need = {};
+  /// differs from an earlier one only in where ranks are, and not in its estimate
+  bool repeats = false;
+};
+
+/// What became of a candidate, in a round.
+struct PlanOutcome {
+  PlanCandidate candidate;
+  std::optional<Plan> plan = {};
+  bool impossible = false;
+  bool left = false;
+  std::int64_t cost = 2000;  ///< of the budget
 };
 
 /// A layout that needs less memory, with the bounds of a schedule.
@@ -174,7 +234,7 @@ inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const
   std::int64_t cost = 0;
   for (const PlanLayout& less : memory_savers(request, layout, prober.registry().info(choice.schedule).family)) {
     if (!prober.allows(less, choice)) continue;
-    if (prober.is_worth(less)) {
+    if (prober.is_worth(less) || prober.has_price(less, choice)) {
       const PlanProbe few = prober.probe(less, choice);
       cost += few.cost;
       if (few.seconds > 0 && !few.fits) continue;

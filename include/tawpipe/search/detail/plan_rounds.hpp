@@ -14,21 +14,13 @@
 #include <vector>
 
 #include "tawpipe/analysis/extrapolate.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
 #include "tawpipe/search/layout_bound.hpp"
 #include "tawpipe/search/plan_result.hpp"
 #include "tawpipe/search/predict.hpp"
 
 namespace tawpipe::inline v0::detail {
-
-/// A candidate with a bound, to be simulated unless something is faster.
-struct PlanCandidate {
-  std::size_t layout = 0;
-  std::size_t choice = 0;
-  MinNeed need = {};
-  /// differs from an earlier one only in where ranks are, and not in its estimate
-  bool repeats = false;
-};
 
 /// Work is done in rounds of a fixed number of items, and their results are taken in order, so that
 /// the result does not depend on the number of threads.
@@ -79,28 +71,25 @@ class PlanRounds {
   /// addition.
   static constexpr std::int64_t max_whole_tasks = 600'000;
 
-  /// What became of a candidate, in a round.
-  struct Outcome {
-    PlanCandidate candidate;
-    std::optional<Plan> plan = {};
-    bool impossible = false;
-    bool left = false;
-    std::int64_t cost = 2000;
-  };
+  using Outcome = PlanOutcome;
 
   /// Whether it would move weights between ranks that have whole experts of their own.
   bool moves_experts(const PlanLayout& layout, const ScheduleChoice& choice) const {
     return layout.mesh.whole_experts && layout.mesh.pipeline > 1 &&
            registry_.info(choice.schedule).family != ScheduleFamily::pipeline;
   }
-  /// Whether it is impossible, or another choice gives the same: what any schedule is on one rank; or a shard for each
-  /// device, where there are no more layers.
+  /// Whether it is impossible, or another choice gives the same: what any schedule is on one rank; chunks
+  /// of which some have no layer on any rank; or a shard for each device, where there are no more layers.
   bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
     if (layout.mesh.pipeline == 1 && has_plain_ && !registry_.info(choice.schedule).plain) return true;
     if (moves_experts(layout, choice)) return true;
+    const int layers = request_.problem.model->layers;
+    const auto chunks = choice.options.find("chunks");
+    const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
+    if (layout.mesh.pipeline * (looped - 1) >= std::max(1, layers)) return true;
     const auto shards = choice.options.find("shards");
     if (shards == choice.options.end() || shards->second != "layers") return false;
-    if (request_.problem.model->layers > layout.mesh.pipeline) return false;
+    if (layers > layout.mesh.pipeline) return false;
     ScheduleOptions devices = choice.options;
     devices["shards"] = "devices";
     return std::any_of(choices_.begin(), choices_.end(), [&](const ScheduleChoice& other) {
@@ -191,11 +180,8 @@ class PlanRounds {
       ++result_.counts.memory;
       lose(candidate.choice, candidate.need.memory);
       if (layouts_[candidate.layout].recompute == Recompute::full) never_fits_.insert({candidate.layout, candidate.choice});
-      if (!may_win(candidate.need.time)) return;
-      if (nearly_fits(candidate.need.memory)) too_large_.push_back(candidate);
-      const PlanLayout& layout = layouts_[candidate.layout];
-      if (layout.recompute == Recompute::none && !layout.is_variant() && may_recompute_part(request_))
-        parts_.push_back(candidate);
+      if (may_win(candidate.need.time) || part_of_.contains({candidate.layout, candidate.choice})) add_part(candidate);
+      if (may_win(candidate.need.time) && nearly_fits(candidate.need.memory)) too_large_.push_back(candidate);
     } else if (outcome.left) {
       ++result_.counts.left;
       left_ = std::min(left_, candidate.need.time);
@@ -204,11 +190,21 @@ class PlanRounds {
       ++result_.counts.time;
       lose(candidate);
     } else {
+      if (const auto part = part_of_.find({candidate.layout, candidate.choice}); part != part_of_.end())
+        parts_[part->second].need.time = Duration::max();  // it fits, other than its price said
       open_.push_back(candidate);
       open_.back().repeats =
           std::any_of(kept_.begin(), kept_.end(), [&](const PlanCandidate& o) { return repeats(candidate, o); });
       if (!open_.back().repeats) kept_.push_back(candidate);
     }
+  }
+  /// A candidate that is too large, unless it has nothing that may be computed again. Its bound comes
+  /// in place of what its price said.
+  void add_part(const PlanCandidate& candidate) {
+    const PlanLayout& layout = layouts_[candidate.layout];
+    if (layout.recompute != Recompute::none || layout.is_variant() || !may_recompute_part(request_)) return;
+    const auto [at, added] = part_of_.try_emplace({candidate.layout, candidate.choice}, parts_.size());
+    added ? parts_.push_back(candidate) : void(parts_[at->second] = candidate);
   }
   bool repeats(const PlanCandidate& candidate, const PlanCandidate& other) const {
     if (candidate.choice != other.choice || candidate.need.usual != other.need.usual) return false;
@@ -378,6 +374,7 @@ class PlanRounds {
   std::set<std::pair<std::size_t, std::size_t>> never_fits_;
   /// that may fit with a part of the layers computed again
   std::vector<PlanCandidate> parts_;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> part_of_;  ///< layout and choice of these, until they are sorted
   /// simulated lately, and without the memory that they need
   std::vector<PlanCandidate> unfit_;
   /// the best, before what else may be around it was looked at

@@ -44,19 +44,8 @@ class PlanSearch : PlanFamilies {
     result_.counts.candidates = result_.counts.layouts * static_cast<std::int64_t>(choices_.size());
     probe_first();
     climb_by_probes();
-    for (; next_ < order_.size() && spent_ < request_.budget && !result_.stopped; ++next_) {
-      const PlanGroup group = order_[next_];
-      const bool dropped = is_dropped(group);
-      if (!dropped && tasks_of(layouts_[group.layout]) > max_tasks) {
-        leave(group);
-      } else if (!dropped) {
-        take_bounds(bounds_of_next());
-        const Duration before = best_ ? best_->summary.makespan : Duration::max();
-        if (worth_simulating()) simulate_some(open_.back().need.steps > many_tasks ? 2 : 1);
-        if (best_ && best_->summary.makespan < before && !request_.cheapest_first) bring_near(*around_);
-      }
-      tell_progress();
-    }
+    look_in_order();
+    look_at_slow();
     in_order_ = spent_;
     look_around_best();
     save_memory();
@@ -70,6 +59,37 @@ class PlanSearch : PlanFamilies {
     look_around_best();
     simulate_families();
     look_around_best();
+  }
+  void look_in_order() {
+    for (; next_ < order_.size() && spent_ < request_.budget && !result_.stopped; ++next_) {
+      const PlanGroup group = order_[next_];
+      if (is_dropped(group)) continue;
+      if (tasks_of(layouts_[group.layout]) > max_tasks) {
+        leave(group);
+      } else if (is_slow(group)) {
+        slow_.push_back(group);
+      } else {
+        take_bounds(bounds_of_next());
+        const Duration before = best_ ? best_->summary.makespan : Duration::max();
+        if (worth_simulating()) simulate_some(open_.back().need.steps > many_tasks ? 2 : 1);
+        if (best_ && best_->summary.makespan < before && !request_.cheapest_first) bring_near(*around_);
+      }
+      tell_progress();
+    }
+  }
+  /// Bounds of what prices say is not the best may prove it, where the budget suffices for all of them.
+  void look_at_slow() {
+    std::erase_if(slow_, [&](const PlanGroup& group) { return is_dropped(group); });
+    double tasks = 0;
+    for (const PlanGroup& group : slow_) tasks += of_bound * tasks_of(layouts_[group.layout]) * static_cast<double>(group.size());
+    const bool enough = next_ >= order_.size() && static_cast<double>(spent_) + tasks < static_cast<double>(request_.budget);
+    if (enough) {
+      proves_ = true;
+      order_.insert(order_.end(), slow_.begin(), slow_.end());
+      look_in_order();
+    } else {
+      for (const PlanGroup& group : slow_) leave(group);
+    }
   }
   /// What a round had begun is left, and any layout's bound is one of what is left.
   void forget_unfinished() {
@@ -156,6 +176,7 @@ class PlanSearch : PlanFamilies {
   void recompute_parts() {
     const bool complete = next_ >= order_.size();
     if (complete) add_parts_of_layouts();
+    part_of_.clear();
     std::stable_sort(parts_.begin(), parts_.end(),
                      [](const PlanCandidate& a, const PlanCandidate& b) { return a.need.usual < b.need.usual; });
     const std::int64_t most = spent_ + request_.budget / (complete ? 4 : 64);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -47,9 +48,19 @@ class PlanTurns : public PlanRounds {
   /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's
   /// cost; they only order and drop nothing.
   void order_layouts() {
-    // One of each family first, then the others.
+    // One of each family first, then the others; of both those that may have prices.
     const auto leads = [&](const ScheduleChoice& choice) { return registry_.info(choice.schedule).leads; };
-    leading_ = static_cast<std::size_t>(std::stable_partition(choices_.begin(), choices_.end(), leads) - choices_.begin());
+    const auto is_pipeline = [&](const ScheduleChoice& choice) {
+      return registry_.info(choice.schedule).family == ScheduleFamily::pipeline;
+    };
+    const auto number_of = [&](auto from, auto&& is_it) {
+      return static_cast<std::size_t>(std::stable_partition(from, choices_.end(), is_it) - choices_.begin());
+    };
+    leading_ = number_of(choices_.begin(), leads);
+    const auto leading_end = choices_.begin() + static_cast<std::ptrdiff_t>(leading_);
+    const auto leading =
+        static_cast<std::size_t>(std::stable_partition(choices_.begin(), leading_end, is_pipeline) - choices_.begin());
+    const std::array<std::size_t, 5> ends{0, leading, leading_, number_of(leading_end, is_pipeline), choices_.size()};
     std::vector<double> guess;
     bounds_.prepare(layouts_, parallel_);
     for (const PlanLayout& layout : layouts_) {
@@ -61,30 +72,44 @@ class PlanTurns : public PlanRounds {
     }
     for (std::size_t i = 0; i < layouts_.size(); ++i) {
       const double key = request_.cheapest_first ? tasks_of(layouts_[i]) : guess[i];
-      if (leading_ > 0) order_.push_back({i, 0, leading_, key});
-      if (leading_ < choices_.size())
-        order_.push_back({i, leading_, choices_.size(), request_.cheapest_first ? key : key * 1.06});
+      for (std::size_t of = 0; of + 1 < ends.size(); ++of) {
+        const double later = of < 2 || request_.cheapest_first ? key : key * 1.06;
+        if (ends[of] < ends[of + 1]) order_.push_back({i, ends[of], ends[of + 1], later});
+      }
     }
     sort_by_key(order_);
   }
 
-  /// Where an iteration has many microbatches, the candidates of the first groups are ordered by
-  /// the paths of a few microbatches, which cost little. Theirs is a part of the budget.
+  /// Candidates with prices are ordered by these; of the others, where an iteration has many
+  /// microbatches, those of the first groups by the paths of a few microbatches, which cost more.
+  /// Theirs is a part of the budget.
   void probe_first() {
     if (request_.cheapest_first) return;
-    std::vector<PlanGroup> probed;
-    std::vector<std::vector<PlanProbe>> ahead;
     const std::int64_t most = std::min(request_.budget / 4, max_probed);
+    constexpr double far = 1.3;  // estimates of layouts that are not worth prices
+    probe_first([&](const PlanGroup& group) { return group.key < far * least_price_ && has_prices(group); }, spent_ + most);
+    probe_first([&](const PlanGroup& group) { return is_probed(group) && !has_prices(group); }, spent_ + most / 2);
+  }
+  template <class Wanted>
+  void probe_first(Wanted&& is_wanted, std::int64_t most) {
+    const auto wanted = [&](const PlanGroup& group) {
+      return !probed_.contains({group.layout, group.begin}) && is_wanted(group);
+    };
+    std::vector<PlanGroup> probed;
+    std::vector<AheadProbes> ahead;  // the next one last
     std::size_t at = 0;
     for (; at < order_.size() && spent_ < most && !result_.stopped; ++at) {
       const PlanGroup& group = order_[at];
-      if (!is_probed(group)) {
+      if (ahead.empty() && wanted(group)) {
+        ahead = probe_next(at, wanted);
+        std::reverse(ahead.begin(), ahead.end());
+      }
+      if (ahead.empty() || ahead.back().at != at) {
         probed.push_back(group);
         continue;
       }
-      if (ahead.empty()) ahead = probe_next(at);
-      take_probes(group, ahead.front(), probed);
-      ahead.erase(ahead.begin());
+      take_probes(group, ahead.back().probes, probed);
+      ahead.pop_back();
       if (ahead.empty()) simulate_early(probed);
       tell_progress();
     }
@@ -130,6 +155,14 @@ class PlanTurns : public PlanRounds {
     while (last != next && std::prev(last)->key >= PlanGroup::deferred) --last;
     order_.insert(last, slower, near.end());
   }
+  /// Whether its price or estimate says that it is not the best or does not fit, and its bound, which may
+  /// prove it, costs much.
+  bool is_slow(const PlanGroup& group) const {
+    if (proves_ || !best_ || request_.cheapest_first || tasks_of(layouts_[group.layout]) <= cheap_tasks) return false;
+    const bool priced = probed_.contains({group.layout, group.begin});
+    if (!priced && group.key >= PlanGroup::deferred) return false;
+    return group.key > (priced ? 1.005 : 1.15) * to_seconds(best_->summary.makespan);
+  }
   /// The bounds of the group whose turn it is. They are found together with those of the groups
   /// after it, for all threads to have work; bounds do not depend on when they are found, and those
   /// that are no longer wanted when their turn comes are not counted.
@@ -149,6 +182,8 @@ class PlanTurns : public PlanRounds {
  private:
   /// Of computations in what is found ahead, about: much of it may be dropped.
   static constexpr double ahead_tasks = 400'000;
+  /// Computations of a replica whose bound is found whatever its price says.
+  static constexpr double cheap_tasks = 2'000;
   /// Tasks of probes, at most.
   static constexpr std::int64_t max_probed = 10'000'000;
   static constexpr std::int64_t to_find_one = 4'000'000;
@@ -246,11 +281,28 @@ class PlanTurns : public PlanRounds {
     const bool doubled = is_doubled(layouts_[layout], choices_[choice]);
     return doubled ? PlanProbe{} : prober_.probe(layouts_[layout], choices_[choice]);
   }
-  bool is_probed(const PlanGroup& group) const { return holds_[group.layout] != 0 && prober_.is_worth(layouts_[group.layout]); }
+  /// Unless any schedule on its layout takes longer than something that has a price.
+  bool is_probed(const PlanGroup& group) const {
+    if (holds_[group.layout] == 0 || to_seconds(min_times_[group.layout]) > least_price_) return false;
+    return prober_.is_worth(layouts_[group.layout]) || has_prices(group);
+  }
+  bool has_prices(const PlanGroup& group) const {
+    if (holds_[group.layout] == 0 || to_seconds(min_times_[group.layout]) > least_price_) return false;
+    for (std::size_t choice = group.begin; choice < group.end; ++choice) {
+      if (prober_.has_price(layouts_[group.layout], choices_[choice])) return true;
+    }
+    return false;
+  }
+  /// Of a group of order_, its choices' probes.
+  struct AheadProbes {
+    std::size_t at;
+    std::vector<PlanProbe> probes;
+  };
   /// Probes of the groups from `at` on, at once like look_ahead().
-  std::vector<std::vector<PlanProbe>> probe_next(std::size_t at) {
+  template <class Wanted>
+  std::vector<AheadProbes> probe_next(std::size_t at, Wanted&& wanted) {
     constexpr std::size_t most = 64;  // candidates
-    std::vector<std::vector<PlanProbe>> found;
+    std::vector<AheadProbes> found;
     struct Item {
       std::size_t layout;
       std::size_t choice;
@@ -260,10 +312,11 @@ class PlanTurns : public PlanRounds {
     double tasks = 0;
     for (; at < order_.size() && items.size() < most && tasks < ahead_tasks; ++at) {
       const PlanGroup& group = order_[at];
-      if (!is_probed(group)) continue;
+      if (!wanted(group)) continue;
       tasks += PlanProber::computations(layouts_[group.layout].mesh, *request_.problem.model) * static_cast<double>(group.size());
-      found.emplace_back(group.end - group.begin);
-      for (std::size_t i = group.begin; i < group.end; ++i) items.push_back({group.layout, i, &found.back()[i - group.begin]});
+      found.push_back({at, std::vector<PlanProbe>(group.end - group.begin)});
+      for (std::size_t i = group.begin; i < group.end; ++i)
+        items.push_back({group.layout, i, &found.back().probes[i - group.begin]});
     }
     parallel_(items.size(), [&](std::size_t i) { *items[i].probe = probe(items[i].layout, items[i].choice); });
     return found;
@@ -277,9 +330,11 @@ class PlanTurns : public PlanRounds {
       probed_.insert({group.layout, group.begin + i});
       double key = one.seconds >= least ? one.seconds : group.key;
       const bool again = is_matched(probes, i);
+      if (one.seconds > 0 && one.fits) least_price_ = std::min(least_price_, key);
       if (one.seconds > 0 && !one.fits && !again && nearly_fits(one.memory)) {
         const Duration time = seconds(key);
         too_large_.push_back({group.layout, group.begin + i, {.time = time, .memory = one.memory, .fits = false, .usual = time}});
+        add_part({group.layout, group.begin + i, {.time = min_times_[group.layout], .fits = false, .usual = time}});
       }
       if (again || !one.fits) key += PlanGroup::deferred;
       probed.push_back({group.layout, group.begin + i, group.begin + i + 1, key});
@@ -297,13 +352,19 @@ class PlanTurns : public PlanRounds {
   double early_key_ = PlanGroup::deferred;  ///< a better one is simulated early
   std::set<std::pair<std::size_t, std::size_t>> looked_at_early_;
   std::set<std::pair<std::size_t, std::size_t>> probed_;  ///< layout and choice
+  double least_price_ = PlanGroup::deferred;              ///< in seconds, of what fits
   /// so many tasks, where nothing is found before
   std::int64_t stop_after_ = never;
   /// of choices_, those that are looked at first
   std::size_t leading_ = 0;
 
  protected:
+  /// Tasks of a bound for each computation of a replica, about.
+  static constexpr double of_bound = 4;
+
   std::vector<PlanGroup> order_;          ///< of all groups
+  std::vector<PlanGroup> slow_;           ///< of those that had a turn, is_slow()
+  bool proves_ = false;                   ///< nothing is_slow() any more
   std::size_t next_ = 0;                  ///< in order_
   std::optional<std::int64_t> in_order_;  ///< what was spent when all that have a turn had it
 };

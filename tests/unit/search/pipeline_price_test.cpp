@@ -1,0 +1,139 @@
+// Prices of pipelines against the bounds and simulations of the same candidates.
+// Not: what the plan does with them (plan_test.cpp).
+#include "tawpipe/search/detail/pipeline_price.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules.hpp"
+#include "support/random.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/search/detail/plan_order.hpp"
+#include "tawpipe/search/predict.hpp"
+#include "tawpipe/topology/clusters.hpp"
+
+using namespace tawpipe;
+
+namespace pipeline_price_test {
+
+struct Drawn {
+  PlanLayout layout;
+  ScheduleChoice choice;
+};
+
+struct Space {
+  PlanRequest request;
+  std::vector<PlanLayout> layouts;
+  std::vector<ScheduleChoice> choices;
+  detail::CollectiveTimes known = {};
+
+  explicit Space(PlanRequest asked) : request{std::move(asked)}, layouts{planned_layouts(request)} {
+    for (const ScheduleChoice& choice : planned_schedules(shipped())) {
+      for (ScheduleChoice& one : variants_of(shipped(), choice, request.problem.cluster)) choices.push_back(std::move(one));
+    }
+  }
+  /// Something with a price and not too many computations; none: another draw may have.
+  std::optional<Drawn> draw(support::Random& random, const detail::PipelinePrices& prices) const {
+    const auto one = [&](const auto& all) {
+      return all[static_cast<std::size_t>(random.between(0, static_cast<int>(all.size()) - 1))];
+    };
+    Drawn drawn{one(layouts), one(choices)};
+    drawn.layout = detail::layout_for(shipped().info(drawn.choice.schedule).family, request, drawn.layout);
+    const bool small = detail::microbatches_of(request, drawn.layout) * drawn.layout.mesh.pipeline <= 512;
+    return small && prices.has(drawn.layout, drawn.choice) ? std::optional{drawn} : std::nullopt;
+  }
+};
+
+PlanRequest request_of(const std::string& cluster, const std::string& model, std::int64_t sequence, std::int64_t batch,
+                       bool overlap) {
+  PlanRequest request{
+      .problem = {.cluster = cluster_named(cluster), .model = models::named(model), .sequence = sequence, .global_batch = batch}};
+  request.problem.overlap_gradients = request.problem.overlap_gathers = overlap;
+  request.balanced_stages = true;
+  return request;
+}
+
+double quantile(std::vector<double> errors, double part) {
+  std::sort(errors.begin(), errors.end());
+  return errors[static_cast<std::size_t>(part * static_cast<double>(errors.size() - 1))];
+}
+
+TEST_CASE("a pipeline's price is the estimate of its bound, and its memory that of the fullest rank") {
+  support::Random random{7};
+  std::vector<double> times;
+  std::vector<double> memories;
+  std::vector<double> simulated;
+  for (const bool overlap : {false, true}) {
+    for (const char* model : {"llama-2-13b", "qwen3-30b-a3b", "deepseek-v2-lite"}) {
+      Space space{request_of("dgx-h100*4", model, 4096, 64, overlap)};
+      detail::PipelinePrices prices{space.request, shipped(), space.known};
+      for (int draw = 0; draw < 60; ++draw) {
+        const std::optional<Drawn> one = space.draw(random, prices);
+        if (!one) continue;
+        const Problem problem = problem_of(space.request, one->layout, one->choice);
+        const auto microbatches = static_cast<std::int64_t>(detail::microbatches_of(space.request, one->layout));
+        std::optional<MinNeed> need;
+        try {
+          need = Predictor{problem, shipped()}.least(one->choice);
+        } catch (const InputError&) {
+          continue;  // cannot be; it may have a price
+        }
+        const detail::PipelinePrice price = prices.price(one->layout, one->choice, microbatches);
+        times.push_back(std::abs(price.picoseconds * 1e-12 / to_seconds(need->usual) - 1));
+        memories.push_back(std::abs(price.bytes / static_cast<double>(need->memory.value()) - 1));
+        if (draw % 4 == 0) {
+          const Duration whole = Predictor{problem, shipped()}.best().summary.makespan;
+          simulated.push_back(std::abs(price.picoseconds * 1e-12 / to_seconds(whole) - 1));
+        }
+      }
+    }
+  }
+  REQUIRE(times.size() > 100);
+  CHECK(quantile(times, 0.5) < 0.002);
+  CHECK(quantile(times, 0.95) < 0.02);
+  CHECK(quantile(memories, 0.5) < 0.02);
+  CHECK(quantile(memories, 0.95) < 0.12);
+  CHECK(quantile(simulated, 0.5) < 0.02);
+  CHECK(quantile(simulated, 0.9) < 0.05);
+}
+
+TEST_CASE("prices of few microbatches tell those of many") {
+  Space space{request_of("dgx-h100*4", "llama-2-13b", 4096, 2048, true)};
+  const detail::PlanProber prober{space.request, shipped(), space.known};
+  detail::PipelinePrices prices{space.request, shipped(), space.known};
+  const PlanLayout layout{.mesh = Mesh{.tensor = 2, .data = 2}.over(32), .recompute = Recompute::selective};
+  for (const char* schedule : {"1f1b", "interleaved-1f1b", "zb-v", "v-half", "v-min", "zb-h1", "dualpipe", "gpipe"}) {
+    const std::string name = schedule;
+    CAPTURE(name);
+    const ScheduleChoice choice{schedule};
+    const double whole = prices.price(layout, choice, 1024).picoseconds * 1e-12;
+    CHECK(prober.probe(layout, choice).seconds == doctest::Approx(whole).epsilon(0.002));
+  }
+}
+
+TEST_CASE("only what an outline tells has a price") {
+  Space space{request_of("dgx-h100*4", "llama-2-13b", 4096, 64, true)};
+  const detail::PipelinePrices prices{space.request, shipped(), space.known};
+  const PlanLayout layout{.mesh = Mesh{.tensor = 2, .data = 2}.over(32)};
+  CHECK(prices.has(layout, {"1f1b"}));
+  CHECK_FALSE(prices.has(layout, {"fsdp"}));
+  CHECK_FALSE(prices.has(layout, {"tawpipe"}));
+  CHECK_FALSE(prices.has(layout, {"v-half", {{"order", "searched"}}}));
+  PlanLayout other = layout;
+  other.recompute_layers = 2;
+  CHECK_FALSE(prices.has(other, {"1f1b"}));
+  other = layout;
+  other.sharding = StateSharding::parameters;
+  CHECK_FALSE(prices.has(other, {"1f1b"}));
+  other = layout;
+  other.offload = Offload{.activations = true};
+  CHECK_FALSE(prices.has(other, {"1f1b"}));
+}
+
+}  // namespace pipeline_price_test
