@@ -45,8 +45,9 @@ struct Drawn {
     return concat(schedule, ", ", model.layers, " layers, ", model.experts, " experts, tied ", model.tied, ", shared ",
                   model.shared_width, ", tensor ", mesh.tensor, ", context ", mesh.context, ", expert ", mesh.expert,
                   ", pipeline ", mesh.pipeline, ", data ", mesh.data, " in ", mesh_order_text(mesh.order), ", ", microbatches,
-                  " microbatches, ", name(recompute), ", sharding ", name(with.sharding), ", early ", with.overlap_gradients,
-                  ", bucket ", with.bucket, ", offload ", offload.optimizer, offload.activations, ", bodies ", bodies);
+                  " microbatches, ", name(recompute), ", sharding ", name(with.sharding), ", reshard ", name(with.reshard),
+                  ", early ", with.overlap_gradients, ", bucket ", with.bucket, ", offload ", offload.optimizer,
+                  offload.activations, ", bodies ", bodies);
   }
 };
 
@@ -80,7 +81,8 @@ Drawn draw_mixture(Random& random) {
   if (random.between(0, 2) == 0) drawn.bytes.gradient = 4;
   drawn.offload = {.activations = random.between(0, 4) == 0, .optimizer = random.between(0, 4) == 0};
   drawn.bodies = random.between(0, 1) == 0;
-  drawn.with.sharding = static_cast<StateSharding>(random.between(0, 1));
+  drawn.with.sharding = static_cast<StateSharding>(random.between(0, 3));
+  drawn.with.reshard = static_cast<Reshard>(random.between(0, 2));
   drawn.with.overlap_gradients = random.between(0, 1) == 0;
   drawn.with.bucket = one_of<std::int64_t>(random, {automatic_bucket, 0, 1, 3000});
   return drawn;
@@ -135,7 +137,9 @@ TEST_CASE("what composes of a mixture of experts is clean, and comes back from i
       CHECK(states >= once);
       const bool pipeline = shipped().info(drawn.schedule).family == ScheduleFamily::pipeline;
       const std::int64_t padding = 64 * 4 * static_cast<std::int64_t>(schedule.buffers().size());
-      if (drawn.with.sharding == StateSharding::optimizer && pipeline) CHECK(states <= once + padding);
+      if (drawn.with.sharding >= StateSharding::optimizer && pipeline) CHECK(states <= once + padding);
+      if (drawn.with.sharding == StateSharding::parameters && pipeline)
+        CHECK(kept(schedule, ContentKind::weights) <= once / drawn.bytes.optimizer * drawn.bytes.weight + padding);
     } catch (const InputError&) {  // the schedule moves weights, or cannot have so few microbatches
     }
   }

@@ -124,7 +124,6 @@ FoldDraw draw_fold(Random& random) {
     drawn.model->experts = drawn.mesh.shared() * random.between(1, 3);
     drawn.model->experts_per_token = random.between(1, drawn.model->experts);
     drawn.model->shared_width = random.between(0, 1) * 100;
-    drawn.sharding = static_cast<StateSharding>(random.between(0, 1));
     drawn.schedule = one_of<std::string>(random, {"1f1b", "ddp", "zb-h1", "interleaved-1f1b", "gpipe"});
   }
   const int kind = random.between(0, 5);
@@ -195,6 +194,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   int coupled = 0;  // flows of one kind on one link
   int slowed = 0;   // by SMs that are held
   int mixtures = 0;
+  int sharded = 0;  // mixtures of which ranks keep parts of weights or gradients
   std::string axes;
   for (int tries = 0; equal < support::draws(50) && tries < 100 * support::draws(50); ++tries) {
     const FoldDraw drawn = draw_fold(random);
@@ -242,6 +242,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
             ++equal;
             coupled += drawn.mesh.data > 1 ? 1 : 0;
             mixtures += drawn.mesh.expert > 1 ? 1 : 0;
+            sharded += drawn.mesh.expert > 1 && drawn.sharding > StateSharding::optimizer ? 1 : 0;
           },
           drawn.cost);
     } catch (const InputError&) {
@@ -253,6 +254,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   CHECK(coupled > 0);
   CHECK(slowed > 0);
   CHECK(mixtures > 0);
+  CHECK(sharded > 0);
   MESSAGE(concat(equal, " folded, ", refused, " refused"));
 }
 

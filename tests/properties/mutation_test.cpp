@@ -270,6 +270,23 @@ TEST_CASE("mutants of composed schedules are found") {
   composed("fsdp", {.tensor = 2, .data = 2}, 2, 2);
   composed("zero1", {.context = 2, .data = 2}, 2, 2);
 }
+TEST_CASE("mutants of sharded gradients and parameters with experts on devices of their own are found") {
+  Transformer mixture{.name = "m", .layers = 4, .hidden = 8, .heads = 4, .kv_heads = 2, .intermediate = 6, .vocab = 10};
+  mixture.experts = 4;
+  mixture.experts_per_token = 2;
+  const auto composed = [&](const char* name, const Mesh& axes, int logical, StateSharding sharding, Reshard reshard) {
+    const auto work = [&](int replicas) {
+      return Workload{mixture, {.sequence = 6, .microbatch_size = axes.expert, .global_batch = 2 * replicas * axes.expert}};
+    };
+    const Schedule one = build_schedule(name, {.workload = work(1), .nodes = DeviceGroups::even(logical, 1), .options = {}});
+    mutate(concat(name, " with experts, ", tawpipe::name(sharding)),
+           compose(one, work(axes.data), axes.over(logical * axes.copies()), {.sharding = sharding, .reshard = reshard}),
+           rounds / 2);
+  };
+  composed("1f1b", {.data = 2, .expert = 2, .whole_experts = true}, 2, StateSharding::gradients, Reshard::automatic);
+  composed("1f1b", {.data = 2, .expert = 2, .whole_experts = true}, 2, StateSharding::parameters, Reshard::step);
+  composed("ddp", {.expert = 4, .whole_experts = true}, 1, StateSharding::parameters, Reshard::microbatch);
+}
 TEST_CASE("races are found exactly where two uses lie in no order") {
   compare_races(schedules::tawpipe(model(4), DeviceGroups{{2, 1}}), 40);
   compare_races(schedules::weipipe(model(4), 3), 40);

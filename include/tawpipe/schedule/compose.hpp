@@ -56,8 +56,8 @@ struct Composition {
 /// @param logical  built for mesh.pipeline ranks and the microbatches of one replica
 /// @param whole    the work of all replicas together
 /// @param mesh     over all ranks (Mesh::over)
-/// @throws InputError  if ranks have whole experts, and the model has none, or the schedule or the
-/// sharding moves their weights or gradients
+/// @throws InputError  if ranks have whole experts, and the model has none, or the schedule itself
+/// moves their weights or gradients
 TAWPIPE_INLINE Schedule compose(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with = {});
 
 }  // namespace tawpipe
@@ -246,8 +246,6 @@ class Composer {
   }
   /// Experts must stay where they are.
   void check_experts() const {
-    if (with_.sharding > StateSharding::optimizer)
-      throw InputError(concat("with expert parallelism ranks share optimizer states only, not ", name(with_.sharding)));
     const ParameterBlocks blocks = logical_.workload().model().blocks();
     const auto has_experts = [&](PiecesId set) { return !blocks.part_of(logical_.pieces(set), true).empty(); };
     for (const Task& task : logical_.tasks()) {

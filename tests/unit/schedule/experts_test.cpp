@@ -252,12 +252,32 @@ TEST_CASE("sums in buckets carry as many bytes of both") {
   }
 }
 
+TEST_CASE("sharded parameters are gathered, and gradients scattered, among the ranks that hold them") {
+  const Mesh axes{.data = 2, .expert = 2, .whole_experts = true};  // 4 ranks hold what is dense, 2 each expert
+  for (const Reshard reshard : {Reshard::step, Reshard::microbatch}) {
+    CAPTURE(name(reshard));
+    const Schedule schedule = composed("1f1b", axes, {.stages = {}, .sharding = StateSharding::parameters, .reshard = reshard});
+    const ParameterBytes& sizes = schedule.workload().parameter_bytes();
+    const int each = reshard == Reshard::step ? 1 : 2;  // microbatches of a replica
+    for (const int stage : {0, 1}) {
+      const Messages sums = messages(schedule, Op::reduce_scatter, stage);
+      CHECK(sums == Messages{{{dense[stage] * sizes.gradient, 4}, each}, {{experts / 2 * sizes.gradient, 2}, 2 * each}});
+      const Messages gathers = messages(schedule, Op::all_gather, stage);
+      CHECK(gathers.size() == 2);
+      CHECK(gathers.begin()->first.second == 4);
+      CHECK(gathers.rbegin()->first == std::pair{experts / 2 * sizes.weight, std::size_t{2}});
+      CHECK(gathers.rbegin()->second == 2 * gathers.begin()->second);
+    }
+    std::int64_t kept = 0;
+    for (const Buffer& buffer : schedule.buffers()) {
+      if (buffer.persistent && buffer.content.kind() == ContentKind::weights) kept += buffer.bytes.value();
+    }
+    CHECK(kept == (dense[0] + dense[1] + 2 * experts) * sizes.weight);  // each once
+  }
+}
+
 TEST_CASE("experts stay where they are: what would move them is refused") {
   const Mesh axes{.data = 2, .expert = 2, .whole_experts = true};
-  for (const StateSharding sharding : {StateSharding::gradients, StateSharding::parameters}) {
-    CHECK(refusal([&] { composed("1f1b", axes, {.stages = {}, .sharding = sharding}); }) ==
-          concat("with expert parallelism ranks share optimizer states only, not ", name(sharding)));
-  }
   for (const char* name : {"tawpipe", "fsdp", "weipipe", "dualpipe", "chimera"}) {
     CAPTURE(name);
     CHECK(refusal([&] { composed(name, axes); }) ==

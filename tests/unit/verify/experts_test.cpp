@@ -106,6 +106,26 @@ TEST_CASE("schedules that keep their weights are clean with whole experts on eac
   }
 }
 
+TEST_CASE("sharded gradients and parameters are clean with whole experts on each rank") {
+  for (const Mesh& axes :
+       {Mesh{.expert = 2, .whole_experts = true}, Mesh{.data = 2, .expert = 4, .whole_experts = true},
+        Mesh{.tensor = 2, .data = 3, .whole_experts = true}, Mesh{.context = 4, .whole_experts = true},
+        Mesh{.tensor = 2, .context = 2, .data = 2, .expert = 2, .order = parse_mesh_order("etcds"), .whole_experts = true}}) {
+    for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "gpipe", "ddp"}) {
+      const int ranks = std::string_view{name} == "ddp" ? 1 : 2;
+      for (const StateSharding sharding : {StateSharding::gradients, StateSharding::parameters}) {
+        for (const Reshard reshard : {Reshard::step, Reshard::microbatch}) {
+          CAPTURE(name);
+          CAPTURE(axes.shared());
+          CAPTURE(tawpipe::name(sharding));
+          CAPTURE(tawpipe::name(reshard));
+          check_clean(composed(name, axes, {.stages = {}, .sharding = sharding, .reshard = reshard}, narrow_mixture, ranks));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a tied embedding and states in host memory are clean too") {
   Transformer tied = narrow_mixture;
   tied.tied = true;

@@ -12,15 +12,17 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over all
-/// ranks, the whole model. Tied parameters are the first edge's, and the last edge's own are with
-/// them: both have one part.
+/// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over several
+/// ranks, the whole model. One rank has a part for each unit, so that what is composed around it
+/// gathers and sums unit by unit. Tied parameters are the first edge's, and the last edge's own are
+/// with them: both have one part.
 class ShardedStates {
  public:
   ShardedStates(ScheduleBuilder& builder, ShardSets& sets, const ShardingPlan& plan, int ranks)
       : sets_{sets}, plan_{plan}, ranks_{ranks} {
     const Workload& workload = builder.workload();
     const bool tied = !workload.is_abstract() && workload.model().tied;
+    const bool together = plan.weights == Scope::all && ranks > 1;
     std::vector<std::vector<Run>> runs;  // [part]
     int first_edge = -1;
     for (int u = 0; u < static_cast<int>(builder.stages().size()); ++u) {
@@ -31,12 +33,12 @@ class ShardedStates {
       if (tied && unit.last_edge && !unit.first_edge) {
         part = part_of(first_edge);
         own.pop_back();  // the first edge's; its own remain
-      } else if (part > 0 && plan.weights == Scope::all) {
+      } else if (part > 0 && together) {
         part = 0;
       }
       part_of_.push_back(part);
       if (part == this->parts()) {
-        parts_.push_back({-1, plan.weights == Scope::all ? -1 : u});
+        parts_.push_back({-1, together ? -1 : u});
         runs.emplace_back();
       }
       if (part >= 0)

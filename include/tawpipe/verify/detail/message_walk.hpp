@@ -13,19 +13,21 @@
 #include <vector>
 
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/verify/detail/contents_walk.hpp"
+#include "tawpipe/verify/detail/copy_walk.hpp"
+#include "tawpipe/verify/detail/message_findings.hpp"
 
 namespace tawpipe::inline v0::detail {
 
 /// Moves contents as one communication does.
-class MessageWalk {
+class MessageWalk : MessageFindings {
  public:
-  MessageWalk(const Schedule& schedule, ContentsWalk& walk) : schedule_{schedule}, walk_{walk}, messages_{schedule} {}
+  MessageWalk(const Schedule& schedule, ContentsWalk& walk)
+      : MessageFindings{schedule, walk}, copies_{schedule, walk}, messages_{schedule} {}
 
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
     if (schedule_.uses(t).empty()) return;
-    if (is_host_copy(task.op)) return copy(t);
+    if (is_host_copy(task.op)) return copies_.run(t);
     const ParameterMessage& message = messages_.read(t);
     switch (traits(task.payload).numbers) {
       case Numbers::weights:
@@ -125,15 +127,33 @@ class MessageWalk {
       const std::vector<ParameterRange>& given = sums ? all_ : ranges_of(message, gives == Part::own ? e : 0);
       const std::int64_t needed = parameters_in(given);
       std::int64_t found = 0;
-      std::int64_t room = message.ends[e].given.size() > 1 ? 0 : needed;
+      const bool several = message.ends[e].given.size() > 1;
+      // What it holds beside where it gathers is what it gives. A sum takes all that it is given.
+      const bool apart = several && !sums && room_apart(message.ends[e], given) == needed;
+      std::int64_t room = several ? 0 : needed;
       for (const BufferId buffer : message.ends[e].given) {
+        if (apart && is_taken(message.ends[e], buffer)) continue;
         found += give(given, buffer, sums);
-        for (std::size_t i = 0; i < given.size() && message.ends[e].given.size() > 1; ++i) {
-          walk_.rooms()[buffer].for_each_part(given[i], [&](const ParameterRange& part, std::int64_t) { room += part.count(); });
-        }
+        if (several) room += room_of(buffer, given);
       }
       if (found != needed || room != needed) lacks(t, message.ends[e], room > needed ? room : found, needed);
     }
+  }
+  std::int64_t room_of(BufferId buffer, const std::vector<ParameterRange>& ranges) const {
+    std::int64_t room = 0;
+    for (const ParameterRange& range : ranges) {
+      walk_.rooms()[buffer].for_each_part(range, [&](const ParameterRange& part, std::int64_t) { room += part.count(); });
+    }
+    return room;
+  }
+  static bool is_taken(const MessageEnd& end, BufferId buffer) {
+    return std::any_of(end.taken.begin(), end.taken.end(), [&](const Use& use) { return use.buffer == buffer; });
+  }
+  /// The room that an end has for ranges in the buffers that it gives from and does not write.
+  std::int64_t room_apart(const MessageEnd& end, const std::vector<ParameterRange>& ranges) const {
+    std::int64_t room = 0;
+    for (const BufferId buffer : end.given) room += is_taken(end, buffer) ? 0 : room_of(buffer, ranges);
+    return room;
   }
   const std::vector<ParameterRange>& ranges_of(const ParameterMessage& message, std::size_t part) const {
     return walk_.rooms().set(message.parts[part]).ranges();
@@ -294,75 +314,6 @@ class MessageWalk {
         "let the message be as large as what it carries");
   }
 
-  // ---- host copies ------------------------------------------------------------------------------
-
-  /// Copies all that a buffer holds into one of the same kind. @pre check_transfers() reports
-  /// errors in its form
-  void copy(TaskId t) {
-    const Task& task = schedule_.task(t);
-    const Use* source = nullptr;
-    const Use* target = nullptr;
-    for (const Use& use : schedule_.uses(t)) (use.access == Access::read ? source : target) = &use;
-    if (source == nullptr || target == nullptr) return;
-    const Content& from = schedule_.buffer(source->buffer).content;
-    const Content& to = schedule_.buffer(target->buffer).content;
-    if (!carries(traits(task.payload).numbers, from.kind())) return holds_other(t, *source);
-    if (is_of_microbatch(from.kind())) {
-      const Activation held = walk_.take(source->buffer);
-      if (held.made == Made::nothing) return walk_.unwritten(t, *source);
-      if (to.kind() != from.kind()) return holds_other(t, *target);
-      return walk_.put(t, *target, held);
-    }
-    if (from.is_slot() || !(from == to)) {
-      return unfit(t, task.rank,
-                   concat(" puts ", describe(schedule_, source->buffer), " into ", describe(schedule_, target->buffer)),
-                   "copy between buffers of the same parameters, which both name");
-    }
-    if (from.kind() == ContentKind::optimizer_state) return copy_states(t, *source, *target);
-    const ParameterValues& values = walk_.values(source->buffer);
-    if (values.empty() && walk_.rooms()[source->buffer].count() > 0) return walk_.unwritten(t, *source);
-    const bool updated =
-        std::any_of(values.pieces().begin(), values.pieces().end(), [](const auto& piece) { return piece.value.updated; });
-    if (from.kind() == ContentKind::weights && walk_.is_owner(target->buffer) && !updated) return walk_.overwrites(t, *target);
-    ParameterValues copied = values;
-    for (const auto& piece : values.pieces()) {
-      ParameterValue value = piece.value;
-      value.kept = value.needed = false;
-      copied.set(piece.range, value);
-    }
-    for (const auto& piece : copied.pieces()) walk_.need(source->buffer, piece.range);
-    walk_.values(target->buffer) = std::move(copied);
-  }
-  static bool carries(Numbers numbers, ContentKind kind) {
-    switch (numbers) {
-      case Numbers::weights:
-        return kind == ContentKind::weights;
-      case Numbers::gradients:
-        return kind == ContentKind::gradients;
-      case Numbers::activations:
-        return is_of_microbatch(kind);
-      case Numbers::states:
-        return kind == ContentKind::optimizer_state;
-      case Numbers::single:
-      case Numbers::none:
-        return false;
-    }
-    return false;  // unreachable
-  }
-  /// States are copied out, and back to the buffer that keeps them.
-  void copy_states(TaskId t, const Use& source, const Use& target) {
-    const auto states = walk_.states(source.buffer);
-    if (states.owner == none<BufferId>) return walk_.unwritten(t, source);
-    if (walk_.is_owner(target.buffer) && states.owner != target.buffer) {
-      return unfit(
-          t, schedule_.task(t).rank,
-          concat(" puts the states of ", describe(schedule_, states.owner), " into ", describe(schedule_, target.buffer)),
-          "copy optimizer states back to the buffer that they came from");
-    }
-    if (walk_.states(target.buffer).updated && !states.updated) return walk_.overwrites(t, target);
-    walk_.states(target.buffer) = states;
-  }
-
   // ---- others -----------------------------------------------------------------------------------
 
   /// Checks the sum of a number; an empty payload carries nothing.
@@ -373,23 +324,7 @@ class MessageWalk {
     }
   }
 
-  void holds_other(TaskId t, const Use& use) {
-    unfit(t, schedule_.buffer(use.buffer).rank,
-          concat(use.access == Access::accumulate ? " adds to " : " finds ", words(use.buffer), " in ",
-                 describe(schedule_, use.buffer)),
-          "name buffers of what the task's payload says; only gradients are added, and only to gradients");
-  }
-  std::string words(BufferId buffer) {
-    if (walk_.is_activation(buffer)) return walk_.activation(buffer).words();
-    return std::string{name(walk_.kind(buffer))};
-  }
-  void unfit(TaskId t, Rank rank, const std::string& what, std::string_view help) {
-    walk_.error(
-        "V507", t, rank, [&] { return concat(describe(schedule_, t), what); }, help);
-  }
-
-  const Schedule& schedule_;
-  ContentsWalk& walk_;
+  CopyWalk copies_;
   MessageReader messages_;
   ParameterValues carried_;          ///< by the current message
   std::vector<ParameterRange> all_;  ///< for a sum: the parameters that it carries
