@@ -33,10 +33,6 @@ void check_experts(const PlanFlags& flags, const PlanRequest& request) {
   if (problem.model->experts % request.expert_parts != 0) {
     throw InputError(concat(asked, " does not divide the ", problem.model->experts, " experts equally; choose a divisor"));
   }
-  if (problem.sharding > StateSharding::optimizer) {
-    throw InputError(concat(asked, " with --shard-states ", name(problem.sharding),
-                            ": with expert parallelism devices share optimizer states only"));
-  }
   if (!problem.sequence_parallel && flags.base.mesh.tensor > 1) {
     throw InputError(concat(asked, " with --tensor-parallel ", flags.base.mesh.tensor, " needs --sequence-parallel on"));
   }

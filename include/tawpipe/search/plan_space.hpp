@@ -242,8 +242,7 @@ inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, cons
   if (layout.mesh.pipeline == 1 || family != ScheduleFamily::pipeline) return found;
   std::vector<std::optional<StateSharding>> sharding{std::nullopt};
   for (const StateSharding states : request.sharding) {
-    const bool possible =
-        layout.mesh.data * layout.mesh.token_ranks() > 1 && (!layout.mesh.whole_experts || states <= StateSharding::optimizer);
+    const bool possible = layout.mesh.data * layout.mesh.token_ranks() > 1;
     if (states != request.problem.sharding && possible) sharding.push_back(states);
   }
   std::vector<int> chunks{0};

@@ -183,7 +183,7 @@ TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& p
       asked.mesh = mesh;
       for (const StateSharding sharding : {problem.sharding, StateSharding::parameters}) {
         if (auto found = detail::fitting_with_savings(asked, detail::with_savings(asked, sharding), registry)) return found;
-        if (mesh.data * mesh.token_ranks() == 1 || mesh.whole_experts || sharding == StateSharding::parameters) break;
+        if (mesh.data * mesh.token_ranks() == 1 || sharding == StateSharding::parameters) break;
       }
     }
   }

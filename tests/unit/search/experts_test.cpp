@@ -284,11 +284,14 @@ TEST_CASE("the best plan of a mixture is a layout that can run") {
 }
 
 TEST_CASE("no layout of a mixture is faster than its bounds, or smaller, and the plan is the best of all") {
-  for (const bool shared : {false, true}) {
+  for (const StateSharding sharding :
+       {StateSharding::none, StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters}) {
+    const bool shared = sharding == StateSharding::none || sharding == StateSharding::gradients;
+    CAPTURE(name(sharding));
     PlanRequest asked = support::request(support::with_memory(shared ? 1_GB : 3_MB));
     asked.problem.model = mixture();
     asked.problem.model->shared_width = shared ? 32 : 0;
-    asked.problem.sharding = shared ? StateSharding::none : StateSharding::optimizer;
+    asked.problem.sharding = sharding;
     asked.problem.expert_dispatch = shared ? ExpertDispatch::deepep : ExpertDispatch::all_to_all;
     asked.schedules = {{"1f1b"}, {"zb-h1"}, {"ddp"}};
     const TrainingBound any = training_bound(asked.problem);
@@ -328,15 +331,23 @@ TEST_CASE("no layout of a mixture is faster than its bounds, or smaller, and the
   }
 }
 
-TEST_CASE("a plan with gradients or parameters shared out has only layouts without whole experts") {
+TEST_CASE("gradients and parameters are shared out around whole experts too, and the plan tries both") {
   PlanRequest asked = support::request(support::with_memory(1_GB));
   asked.problem.model = mixture();
-  asked.schedules = {{"1f1b"}};
+  asked.schedules = {{"1f1b"}, {"ddp"}};
   asked.problem.sharding = StateSharding::parameters;
-  const PlanResult found = plan(asked, shipped());
-  REQUIRE(!found.plans.empty());
-  CHECK(found.proven_best);
-  for (const Plan& one : found.plans) CHECK_FALSE(one.layout.mesh.whole_experts);
+  const PlanResult given = plan(asked, shipped());
+  CHECK(given.proven_best);
+  CHECK(std::any_of(given.plans.begin(), given.plans.end(), [](const Plan& one) { return one.layout.mesh.whole_experts; }));
+  asked.problem.sharding = StateSharding::optimizer;
+  asked.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
+  int wider = 0;
+  for (const PlanLayout& layout : planned_layouts(asked)) {
+    if (!layout.mesh.whole_experts) continue;
+    for (const PlanLayout& variant : detail::planned_variants(asked, layout, ScheduleFamily::pipeline))
+      wider += variant.sharding.value_or(StateSharding::none) > StateSharding::optimizer ? 1 : 0;
+  }
+  CHECK(wider > 0);
 }
 
 }  // namespace search_experts_test
