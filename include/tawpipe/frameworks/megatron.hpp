@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tawpipe/frameworks/detail/megatron_reading.hpp"
+#include "tawpipe/frameworks/detail/megatron_sharding.hpp"
 #include "tawpipe/frameworks/detail/tokenizers.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
@@ -103,41 +104,7 @@ inline FrameworkJob megatron_job(SettingsText found, int devices, const GivenJob
   }
   job.recompute = detail::megatron_recompute(read, detail::has_dense_first(job), job.recompute_layers, job.recompute_parts);
 
-  const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
-  if (fsdp && flags.sharding.starts_with("optim_grads")) {  // which turns overlap on by itself
-    flags.overlap_gradients = true;
-    flags.overlap_gathers = flags.overlap_gathers || flags.sharding == "optim_grads_params";
-  }
-  if (flags.torch_fsdp2 && !flags.unfused_accumulation)
-    read.fail("--use-torch-fsdp2", "needs --no-gradient-accumulation-fusion, without which Megatron-LM stops");
-  if (flags.torch_fsdp2 && flags.distributed_optimizer) read.fail("--use-distributed-optimizer", "not with --use-torch-fsdp2");
-  const std::string sharding = flags.torch_fsdp2 ? "optim_grads_params" : fsdp ? flags.sharding : "";
-  if (!fsdp && flags.sharding != "no_shard") read.fail("--data-parallel-sharding-strategy", "needs --use-megatron-fsdp");
-  if (flags.overlap_gathers && !flags.distributed_optimizer && !fsdp) {
-    read.fail("--overlap-param-gather", "needs --use-distributed-optimizer");
-  }
-  if (flags.overlap_gathers && !flags.overlap_gradients) read.fail("--overlap-param-gather", "needs --overlap-grad-reduce");
-  if (flags.tensor_overlap && !flags.sequence_parallel && flags.tensor > 1)
-    read.fail("--tp-comm-overlap", "needs --sequence-parallel");
-  const bool shards = flags.distributed_optimizer || flags.torch_fsdp2 || (fsdp && flags.sharding != "no_shard");
-  job.sharding = shards ? StateSharding::optimizer : StateSharding::none;
-  const bool splits = sharding == "optim_grads_params" || sharding == "optim_grads";
-  if (splits && flags.pipeline > 1) {
-    read.fail(flags.torch_fsdp2 ? "--use-torch-fsdp2" : "--data-parallel-sharding-strategy",
-              "sharded weights and gradients in a pipeline are not modelled");
-  }
-  if (splits) {
-    job.mesh.data = 1;
-    const bool ahead = flags.torch_fsdp2 || flags.overlap_gathers;
-    job.choice = sharding == "optim_grads"
-                     ? ScheduleChoice{"zero2"}
-                     : ScheduleChoice{"fsdp", {{"prefetch", ahead ? "1" : "0"}, {"reshard", flags.keep_gathered ? "off" : "on"}}};
-  } else if (flags.pipeline == 1) {
-    job.choice = {"ddp"};
-  } else {
-    job.choice = chunks > 1 ? ScheduleChoice{"interleaved-1f1b", {{"chunks", std::to_string(chunks)}}}
-                            : ScheduleChoice{"1f1b", {{"overlap", "off"}}};
-  }
+  detail::read_megatron_sharding(read, job, chunks);
   job.mesh = job.mesh.over(devices);
   job.sequence_parallel = flags.sequence_parallel;
   job.overlap_gradients = flags.overlap_gradients || flags.torch_fsdp2;
@@ -176,7 +143,7 @@ inline FrameworkJob megatron_job(SettingsText found, int devices, const GivenJob
   detail::note_megatron_latent(read);
   detail::note_megatron_experts(read);
   if (flags.narrow_gathers && flags.fp8.empty()) read.fail("--fp8-param-gather", "needs --fp8-format");
-  if (flags.narrow_gathers && !shards) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
+  if (flags.narrow_gathers && !job.shards()) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
   if (flags.narrow_gathers && job.model && !job.model->narrow_gathers)
     read.note("--fp8-param-gather",
               concat("simulated with weights gathered in 16 bits, as products are in ", name(job.model->products)));
@@ -196,7 +163,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   detail::Reasons reasons;
   const std::string& name = job.choice.schedule;
   const bool pipeline = job.is_one_of({"1f1b", "interleaved-1f1b"});
-  const bool sharded = job.is_one_of({"fsdp", "zero2"});
+  const bool sharded = detail::is_megatron_fsdp(job);
   reasons.add_if(!pipeline && !sharded && name != "ddp",
                  concat("Megatron-LM has 1F1B, interleaved 1F1B, data parallelism and FSDP; it has no ", name));
   reasons.add_if(pipeline && job.mesh.pipeline == 1, concat(name, " of one device is ddp"));
@@ -209,16 +176,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                      (key == "overlap" && (value == "off") == (name == "1f1b")) || (key == "p2p" && value == "pair")),
                    concat("Megatron-LM has no option ", key, "=", value));
   }
-  reasons.add_if(!sharded && job.mesh.data * job.mesh.context * job.mesh.expert > 1 && job.sharding > StateSharding::optimizer,
-                 "gradients and parameters are sharded without pipelines only, as zero2 and fsdp (--shard-states optimizer)");
-  reasons.add_if(sharded && job.mesh.data > 1, "Megatron-LM's FSDP is over all data-parallel devices");
-  reasons.add_if(name == "fsdp" && detail::option_of(job.choice, "prefetch", "0") != "1",
-                 "FSDP gathers one layer ahead (prefetch=1)");
-  const bool fsdp2 = name == "fsdp" && detail::option_of(job.choice, "reshard", "on") == "off";
-  reasons.add_if(fsdp2 && job.model && (job.model->tied || job.model->dtype == Dtype::f16),
-                 "--use-torch-fsdp2 takes neither tied embeddings nor float16");
-  reasons.add_if(fsdp2 && job.model && job.model->fuses_accumulation(),
-                 "--use-torch-fsdp2 is without gradient accumulation fusion (--layer-code megatron-unfused)");
+  detail::need_for_megatron_sharding(reasons, job);
   reasons.add_if(job.graphs == CudaGraphs::layers && job.recompute == Recompute::full,
                  "CUDA graphs of layers are without full recomputation (--cuda-graphs iteration, --recompute selective)");
   reasons.add_if(job.graphs != CudaGraphs::none && job.offload.activations,
@@ -266,7 +224,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(!states || states->moment == 8, "the optimizer's moments are in 16 or 32 bits (--moment-dtype)");
   reasons.add_if(narrow && !job.shards() && !sharded,
                  "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
-  reasons.add_if(narrow && fsdp2, "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
+  reasons.add_if(narrow && detail::is_torch_fsdp2(job),
+                 "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
   reasons.add_if(job.model && job.model->window > 0, "attention within a window (--window-size) is not written");
   reasons.add_if(job.model && (job.model->output_bias || job.model->mlp_bias),
                  "biases of attention's output and of the MLP alone are not written");
@@ -286,8 +245,6 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   const std::string& name = job.choice.schedule;
   MegatronFlags flags;
   const bool pipeline = name == "1f1b" || name == "interleaved-1f1b";
-  const bool fsdp2 = name == "fsdp" && detail::option_of(job.choice, "reshard", "on") == "off";
-  const bool sharded = name == "fsdp" || name == "zero2";
   flags.tensor = job.mesh.tensor;
   flags.context = job.mesh.context;
   flags.pipeline = pipeline ? job.mesh.pipeline : 1;
@@ -314,18 +271,9 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.unchecked_losses = job.graphs == CudaGraphs::iteration;
   if (flags.graph_random_numbers) flags.graphs = "local";
   if (flags.unchecked_losses) flags.graph_scope = "full_iteration";
-  flags.distributed_optimizer = (job.shards() || sharded) && !fsdp2;
-  flags.overlap_gradients = (job.overlap_gradients || sharded) && !fsdp2;
-  flags.overlap_gathers = flags.distributed_optimizer && (job.overlap_gathers || name == "fsdp");
   constexpr std::int64_t whole = 1'000'000'000'000;  // more than any stage has
   flags.bucket = job.bucket == 0 ? whole : std::max<std::int64_t>(0, job.bucket);
-  flags.torch_fsdp2 = flags.keep_gathered = fsdp2;
-  flags.megatron_fsdp = sharded && !fsdp2;
-  if (flags.megatron_fsdp) {
-    flags.sharding = name == "zero2" ? "optim_grads" : "optim_grads_params";
-    flags.checkpoint_format = "fsdp_dtensor";
-    if (name == "zero2") flags.overlap_gathers = job.overlap_gathers;
-  }
+  detail::write_megatron_sharding(job, flags);
   flags.optimizer_offload = job.offload.optimizer;
   flags.offloaded_layers = job.offload.activations ? job.offload.layers : 0;
   const OptimizerBytes states = optimizer_of(job).value_or(OptimizerBytes{});

@@ -35,7 +35,8 @@ inline FrameworkJob as_framework_runs(Framework framework, FrameworkJob job) {
     job.sharding = job.splits_batch() ? StateSharding::none : StateSharding::parameters;
     job.gradient_bytes = 4;
   } else {
-    job.code = framework == Framework::megatron && !fsdp ? LayerCode::megatron : LayerCode::megatron_unfused;
+    const bool unfused = fsdp || is_megatron_fsdp_of_experts(job);
+    job.code = framework == Framework::megatron && !unfused ? LayerCode::megatron : LayerCode::megatron_unfused;
     if (framework == Framework::deepspeed) job.sequence_parallel = job.overlap_gathers = false;
   }
   return job;

@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "support/text.hpp"
 #include "tawpipe/frameworks/frameworks.hpp"
@@ -230,13 +232,47 @@ TEST_CASE("experts shared out over devices of tensor, context and data paralleli
   CHECK(inside.mesh.whole_experts);
   CHECK(mesh_order_text(inside.mesh.order) == "tcsd");
   check_written(inside);
+}
 
-  const FrameworkJob sharded = job(shared_out +
-                                   "--expert-model-parallel-size 8 --use-megatron-fsdp --use-distributed-optimizer "
-                                   "--data-parallel-sharding-strategy optim_grads_params --ckpt-format fsdp_dtensor");
-  CHECK(sizes(sharded.mesh) == "t1 c1 e8 p4 d1");
-  CHECK(sharded.batch_parts() == 32);
-  check_written(sharded);
+TEST_CASE("Megatron-FSDP shards experts among the devices that have the same, all else among all") {
+  const std::string fsdp = shared_out +
+                           "--expert-model-parallel-size 8 --use-megatron-fsdp --use-distributed-optimizer "
+                           "--ckpt-format fsdp_dtensor --data-parallel-sharding-strategy ";
+  const std::string unfused = " --no-gradient-accumulation-fusion";
+  const FrameworkJob weights = job(fsdp + "optim_grads_params" + unfused);
+  CHECK(sizes(weights.mesh) == "t1 c1 e8 p1 d4");
+  CHECK(weights.mesh.whole_experts);
+  CHECK(weights.choice.schedule == "ddp");
+  CHECK(weights.sharding == StateSharding::parameters);
+  CHECK(weights.reshard == Reshard::automatic);  // of one rank: after each computation
+  CHECK(weights.overlap_gradients);
+  CHECK(weights.overlap_gathers);
+  CHECK(weights.batch_parts() == 32);
+  check_written(weights);
+  CHECK(has(megatron_text(weights, {}), "--data-parallel-sharding-strategy optim_grads_params\n"));
+  const FrameworkJob gradients = job(fsdp + "optim_grads" + unfused);
+  CHECK(gradients.sharding == StateSharding::gradients);
+  CHECK_FALSE(gradients.overlap_gathers);
+  check_written(gradients);
+  CHECK(has(megatron_text(gradients, {}), "--data-parallel-sharding-strategy optim_grads\n"));
+  const FrameworkJob states = job(fsdp + "optim" + unfused);
+  CHECK(states.sharding == StateSharding::optimizer);
+  CHECK(states.mesh == weights.mesh);
+
+  // Fused, later versions stop where several devices have the same experts: 32 / 8 here, not 8 / 8.
+  const FrameworkJob fused = job(fsdp + "optim_grads_params");
+  CHECK(std::any_of(fused.notes.begin(), fused.notes.end(),
+                    [](const std::string& note) { return has(note, "--no-gradient-accumulation-fusion"); }));
+  CHECK(megatron_cannot(fused).size() == 1);
+  FrameworkJob held = weights;
+  held.reshard = Reshard::step;
+  CHECK(megatron_cannot(held) == std::vector<std::string>{"Megatron-FSDP frees a layer's weights after its forward "
+                                                          "(--reshard auto)"});
+  CHECK(refusal(fsdp + "optim_grads_params --pipeline-model-parallel-size 2") ==
+        "run.sh, line 1: --data-parallel-sharding-strategy: sharded weights and gradients in a pipeline are not modelled");
+  CHECK(refusal(shared_out + "--expert-model-parallel-size 8 --use-torch-fsdp2" + unfused) ==
+        "run.sh, line 1: --use-torch-fsdp2: not with --expert-model-parallel-size above 1, where Megatron-LM stops; "
+        "--use-megatron-fsdp takes it");
 }
 
 TEST_CASE("tokens sent by DeepEP") {
