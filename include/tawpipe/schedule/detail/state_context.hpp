@@ -18,13 +18,13 @@ namespace tawpipe::inline v0::detail {
 /// The composition, what its ranks keep, and the buffers of what they do not.
 class StateContext {
  public:
-  /// @param pieces  [logical set] the builder's sets, filled before the first message
-  StateContext(const Schedule& logical, ScheduleBuilder& builder, const ComposedCopies& copies,
-               const std::vector<PiecesId>& pieces, const StateTravel& travel, const EarlyMessages& early)
-      : logical{logical},
-        builder{builder},
-        copies{copies},
-        pieces{pieces},
+  /// @param set_pieces  [logical set] the builder's sets, filled before the first message
+  StateContext(const Schedule& of, ScheduleBuilder& to, const ComposedCopies& all, const std::vector<PiecesId>& set_pieces,
+               const StateTravel& travel, const EarlyMessages& early)
+      : logical{of},
+        builder{to},
+        copies{all},
+        pieces{set_pieces},
         sizes{logical, builder.workload(), copies},
         buckets{logical, early, travel},
         shards{logical, builder, copies, sizes, travel.sharding, buckets},
