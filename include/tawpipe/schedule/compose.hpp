@@ -255,7 +255,8 @@ class Composer {
       throw InputError(concat("schedule ", quote(logical_.name()), " moves experts or their gradients between its ",
                               logical_.ranks(),
                               " ranks; expert parallelism needs one whose ranks keep their weights, such as "
-                              "1f1b, interleaved-1f1b or zb-h1, or one rank and data parallelism around it"));
+                              "1f1b, interleaved-1f1b or zb-h1, or ddp of one rank with data parallelism around it, which with "
+                              "sharded parameters is FSDP"));
     }
   }
 

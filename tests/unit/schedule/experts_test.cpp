@@ -283,7 +283,8 @@ TEST_CASE("experts stay where they are: what would move them is refused") {
     CHECK(refusal([&] { composed(name, axes); }) ==
           concat("schedule ", quote(name),
                  " moves experts or their gradients between its 2 ranks; expert parallelism needs one whose ranks keep their "
-                 "weights, such as 1f1b, interleaved-1f1b or zb-h1, or one rank and data parallelism around it"));
+                 "weights, such as 1f1b, interleaved-1f1b or zb-h1, or ddp of one rank with data parallelism around it, which "
+                 "with sharded parameters is FSDP"));
   }
   for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "gpipe", "looped-bfs"}) {
     CAPTURE(name);
