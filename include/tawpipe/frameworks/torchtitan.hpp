@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/frameworks/detail/torchtitan_experts.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/toml_settings.hpp"
 #include "tawpipe/frameworks/torchtitan_command.hpp"
@@ -39,15 +40,17 @@ struct TorchtitanModel {
   std::string_view flavor;
   std::string_view ours;
 };
-inline constexpr TorchtitanModel torchtitan_models[] = {{"llama3", "8B", "llama-3-8b"},     {"llama3", "70B", "llama-3-70b"},
-                                                        {"llama3", "405B", "llama-3-405b"}, {"qwen3", "8B", "qwen3-8b"},
-                                                        {"qwen3", "14B", "qwen3-14b"},      {"qwen3", "32B", "qwen3-32b"}};
-
-/// Source: torchtitan, models/<name>/__init__.py (0.2.2).
-inline bool has_torchtitan_experts(std::string_view name, std::string_view flavor) {
-  const bool some = flavor.ends_with("_moe") || flavor.find("-A") != flavor.npos;  // 30B-A3B
-  return name == "deepseek_v3" || name == "llama4" || name == "gpt_oss" || (name == "qwen3" && some);
-}
+inline constexpr TorchtitanModel torchtitan_models[] = {{"llama3", "8B", "llama-3-8b"},
+                                                        {"llama3", "70B", "llama-3-70b"},
+                                                        {"llama3", "405B", "llama-3-405b"},
+                                                        {"qwen3", "8B", "qwen3-8b"},
+                                                        {"qwen3", "14B", "qwen3-14b"},
+                                                        {"qwen3", "32B", "qwen3-32b"},
+                                                        {"qwen3", "30B-A3B", "qwen3-30b-a3b"},
+                                                        {"qwen3", "235B-A22B", "qwen3-235b-a22b"},
+                                                        {"deepseek_v3", "16B", "deepseek-v2-lite"},
+                                                        {"deepseek_v3", "236B", "deepseek-v2"},
+                                                        {"deepseek_v3", "671B", "deepseek-v3"}};
 
 inline const TorchtitanPipeline* torchtitan_pipeline(std::string_view ours) {
   for (const TorchtitanPipeline& known : torchtitan_pipelines) {
@@ -152,8 +155,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   for (const auto& known : detail::torchtitan_models) {
     if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours), compiled);
   }
-  if (detail::has_torchtitan_experts(s.model, s.flavor))
-    read.fail("model.name", concat(s.model, " ", s.flavor, ": a mixture of experts is not modelled"));
+  detail::run_torchtitan_experts(read, job);
   if (!job.model) job.model_lacks = concat("the sizes of ", s.model, " ", s.flavor);
   job.dtype = s.parameters == "float32" ? Dtype::f32 : Dtype::bf16;
   if (job.model) job.model = with_dtype(*std::move(job.model), *job.dtype);
@@ -178,6 +180,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   if (s.microbatch < 1) read.fail("parallelism.pipeline_parallel_microbatch_size", "must be 1 or more");
   if (s.local_batch < 1) read.fail("training.local_batch_size", "must be 1 or more");
   job.mesh = {.tensor = s.tensor, .context = s.context, .data = s.replicate * left};
+  detail::share_torchtitan_experts(read, job);
   job.sequence = s.sequence;
   job.sequence_parallel = true;
   job.tensor_overlap = s.async_tensor && compiled;
@@ -185,7 +188,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     read.note("parallelism.enable_async_tensor_parallel", "without compile.enable of the model it has no effect; simulated so");
   }
   job.context_exchange = s.rotate == "alltoall" ? ContextExchange::ring : ContextExchange::all_gather;
-  const bool shards = left > 1 || s.context > 1;  // over context-parallel devices too
+  const bool shards = left > 1 || s.context > 1 || s.expert > 1;  // over context-parallel devices too
   job.sharding = shards ? StateSharding::parameters : StateSharding::none;
   detail::read_torchtitan_float8(read, job);
   job.reshard = s.reshard == "never" ? Reshard::step : s.reshard == "always" ? Reshard::microbatch : Reshard::automatic;
@@ -214,12 +217,12 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     }
     job.edges_count_as_layers = s.first_less == 1;
     job.choice = detail::read_torchtitan_schedule(read, layers);
-    job.mesh.order = parse_mesh_order("tcds");
-    if (job.global_batch > s.local_batch * job.mesh.data) {
+    job.mesh.order = parse_mesh_order(s.expert > 1 ? "tceds" : "tcds");
+    if (job.global_batch > s.local_batch * job.mesh.batch_parts()) {
       read.note("training.global_batch_size",
                 "the pipeline is emptied after each training.local_batch_size; simulated as if not");
     }
-  } else if (left > 1 && s.context == 1) {
+  } else if (left > 1 && s.context == 1 && s.expert == 1) {
     job.reshard = Reshard::automatic;
     job.choice = {"fsdp", {{"prefetch", "1"}, {"reshard", s.reshard == "never" ? "off" : "on"}}};
     job.mesh.data = s.replicate;
@@ -227,7 +230,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     if (s.replicate > 1) job.sharding = StateSharding::none;  // nothing is sharded over the groups
   } else {
     job.choice = {"ddp"};
-    job.mesh.order = parse_mesh_order("tcds");
+    job.mesh.order = parse_mesh_order(s.expert > 1 ? "tceds" : "tcds");
   }
   job.mesh = job.mesh.over(devices);
   detail::check_batch(read, read.has("training.global_batch_size") ? "training.global_batch_size" : "training.local_batch_size",
@@ -340,9 +343,11 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   }
   s.sequence = job.sequence;
   s.global_batch = job.global_batch;
-  s.local_batch = pipeline != nullptr ? job.global_batch / job.mesh.data : job.microbatch_size;
+  s.local_batch = pipeline != nullptr ? job.global_batch / job.mesh.batch_parts() : job.microbatch_size;
   s.tensor = job.mesh.tensor;
   s.context = job.mesh.context;
+  if (job.mesh.whole_experts) s.expert = job.mesh.expert_parts();
+  if (job.mesh.whole_experts && job.expert_dispatch == ExpertDispatch::deepep) s.expert_backend = "deepep";
   s.async_tensor = job.tensor_overlap && s.tensor > 1;
   s.compile = s.async_tensor || !job.model || job.model->code != LayerCode::torchtitan_eager;
   s.early_stop = job.model && job.model->early_stop.value_or(false);
@@ -352,8 +357,9 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
     s.replicate = job.mesh.data;
     if (detail::option_of(job.choice, "reshard", "on") == "off") s.reshard = "never";
   } else {
-    s.shard = job.shards() ? job.mesh.data : 1;
-    s.replicate = job.shards() ? 1 : job.mesh.data;
+    const int parts = job.mesh.batch_parts();
+    s.shard = job.shards() ? parts : 1;
+    s.replicate = job.shards() ? 1 : parts;
     if (job.reshard != Reshard::automatic) s.reshard = job.reshard == Reshard::step ? "never" : "always";
   }
   if (pipeline != nullptr) {

@@ -36,6 +36,9 @@ struct TorchtitanSettings {
   int last_less = 1;
   int context = 1;
   std::string rotate = "allgather";
+  int expert = 1;
+  int expert_tensor = 1;
+  std::string expert_backend = "standard";
   std::string recompute = "selective";
   std::string selective = "2";
   bool early_stop = false;
@@ -50,7 +53,6 @@ struct TorchtitanSettings {
 
 inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
   using S = TorchtitanSettings;
-  constexpr std::string_view experts = "a mixture of experts is not modelled";
   constexpr std::string_view cut = "stages of given modules are not modelled";
   static const SettingsTable<S> table{
       .kind = "torchtitan setting",
@@ -80,6 +82,9 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                  {"parallelism.pipeline_parallel_last_stage_less_layers", &S::last_less},
                  {"parallelism.context_parallel_degree", &S::context},
                  {"parallelism.context_parallel_rotate_method", &S::rotate, {"allgather", "alltoall"}},
+                 {"parallelism.expert_parallel_degree", &S::expert},
+                 {"parallelism.expert_tensor_parallel_degree", &S::expert_tensor},
+                 {"parallelism.expert_parallel_comm_backend", &S::expert_backend, {"standard", "deepep", "hybridep"}},
                  {"activation_checkpoint.mode", &S::recompute, {"selective", "full", "none", "memory_budget"}},
                  {"activation_checkpoint.selective_ac_option", &S::selective},
                  {"activation_checkpoint.early_stop", &S::early_stop},
@@ -92,8 +97,6 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                    "an old setting; it is parallelism.pipeline_parallel_microbatch_size now, in sequences"},
                   {"float8.enable_float8_linear", "false",
                    "an old setting; it is model.converters = [\"quantize.linear.float8\"] now"},
-                  {"parallelism.expert_parallel_degree", "1", experts},
-                  {"parallelism.expert_tensor_parallel_degree", "1", experts},
                   {"parallelism.module_fqns_per_model_part", "[]", cut},
                   {"parallelism.pipeline_parallel_split_points", "[]", cut},
                   {"parallelism.pipeline_parallel_schedule_csv", "[]",
@@ -110,7 +113,7 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
           "training.mixed_precision_reduce training.gc_freq training.gc_debug training.dataloader.* training.seed "
           "training.deterministic training.warmup_steps dataset.* model.norm_type parallelism.enable_compiled_autograd "
           "parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_expert_parallel_overlap "
-          "parallelism.expert_parallel_comm_backend activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
+          "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
           "activation_checkpoint.memory_budget activation_checkpoint.preserve_rng_state "
           "activation_checkpoint.visualize_memory_budget_pareto activation_checkpoint.determinism_check "
           "activation_checkpoint.debug",

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "support/text.hpp"
@@ -54,15 +55,15 @@ TEST_CASE("the section of older releases is read, and its unknown names are erro
   CHECK(has(refusal("[experimental]\npipeline_parallel_split_points = [\"layers.8\"]\n"), "line 2: parallelism.pipeline"));
 }
 
-TEST_CASE("mixtures of experts are refused by name, and Qwen3's dense models are known") {
+TEST_CASE("mixtures of experts that are not known are refused by name, and Qwen3's dense models are known") {
   const auto model = [](const std::string& name, const std::string& flavor) {
     return concat("[model]\nname = \"", name, "\"\nflavor = \"", flavor, "\"\n[training]\nlocal_batch_size = 2\n");
   };
-  CHECK(refusal(model("deepseek_v3", "671B")) ==
-        "job.toml, line 2: model.name: deepseek_v3 671B: a mixture of experts is not modelled");
-  CHECK(has(refusal(model("llama4", "17bx16e")), "a mixture of experts"));
-  CHECK(has(refusal(model("gpt_oss", "20b")), "a mixture of experts"));
-  for (const char* flavor : {"30B-A3B", "235B-A22B", "debugmodel_moe"}) CHECK(has(refusal(model("qwen3", flavor)), "experts"));
+  CHECK(refusal(model("llama4", "17bx16e")) ==
+        "job.toml, line 3: model.flavor: llama4 17bx16e: of mixtures of experts qwen3 30B-A3B and 235B-A22B, deepseek_v3 16B, "
+        "236B and 671B are known; give such a one");
+  CHECK(has(refusal(model("gpt_oss", "20b")), "of mixtures of experts"));
+  CHECK(has(refusal(model("qwen3", "debugmodel_moe")), "of mixtures of experts"));
   for (const char* flavor : {"8B", "14B", "32B"}) {
     CAPTURE(std::string{flavor});
     const FrameworkJob dense = job(model("qwen3", flavor));
@@ -72,6 +73,52 @@ TEST_CASE("mixtures of experts are refused by name, and Qwen3's dense models are
     CHECK(torchtitan_settings(dense).flavor == flavor);
   }
   CHECK(job(model("qwen3", "4B")).model_lacks == "the sizes of qwen3 4B");
+}
+
+TEST_CASE("FSDP shards experts among the devices that have the same, all else among all") {
+  const auto mixture = [](const std::string& more) {
+    return concat("[model]\nname = \"qwen3\"\nflavor = \"30B-A3B\"\n[training]\nlocal_batch_size = 2\n[parallelism]\n", more);
+  };
+  const FrameworkJob whole = job(mixture("expert_parallel_degree = 4\n"));
+  REQUIRE(whole.model);
+  CHECK(whole.model->experts == 128);
+  CHECK(whole.code == LayerCode::megatron_unfused);
+  CHECK(std::any_of(whole.notes.begin(), whole.notes.end(),
+                    [](const std::string& note) { return has(note, "simulated with Megatron-LM's kernels"); }));
+  CHECK(whole.choice.schedule == "ddp");
+  CHECK(whole.sharding == StateSharding::parameters);
+  CHECK(whole.mesh.whole_experts);
+  CHECK(whole.mesh.expert == 4);
+  CHECK(whole.mesh.pipeline == 1);
+  CHECK(mesh_order_text(whole.mesh.order) == "tceds");
+  CHECK(whole.batch_parts() == whole.mesh.copies());
+  CHECK(whole.global_batch == 2 * whole.batch_parts());
+  CHECK(whole.expert_dispatch == ExpertDispatch::all_to_all);
+  const TorchtitanSettings written = torchtitan_settings(whole);
+  CHECK(written.flavor == "30B-A3B");
+  CHECK(written.expert == 4);
+  CHECK(written.shard == whole.batch_parts());
+  const FrameworkJob wide =
+      job(mixture("expert_parallel_degree = 4\ntensor_parallel_degree = 2\ncontext_parallel_degree = 2\n"
+                  "expert_parallel_comm_backend = \"deepep\"\n"));
+  CHECK(wide.mesh.expert == 1);
+  CHECK(wide.mesh.expert_parts() == 4);
+  CHECK(wide.expert_dispatch == ExpertDispatch::deepep);
+  const FrameworkJob stages = job(mixture("expert_parallel_degree = 2\npipeline_parallel_degree = 2\n"));
+  CHECK(stages.choice.schedule == "1f1b");
+  CHECK(stages.sharding == StateSharding::parameters);
+  CHECK(stages.mesh.expert == 2);
+  const FrameworkJob split = job(mixture("tensor_parallel_degree = 2\n"));  // experts by tensor parallelism
+  CHECK(split.choice.schedule == "fsdp");
+  CHECK_FALSE(split.mesh.whole_experts);
+
+  CHECK(has(refusal(mixture("expert_parallel_degree = 3\n")), "3 does not divide the 128 experts"));
+  CHECK(has(refusal(mixture("expert_parallel_degree = 2\ntensor_parallel_degree = 4\n")), "2 must be a multiple of tensor 4"));
+  CHECK(has(refusal(mixture("expert_parallel_degree = 4\ntensor_parallel_degree = 2\nexpert_tensor_parallel_degree = 2\n")),
+            "also split by tensor parallelism are not modelled; give 1"));
+  CHECK(has(refusal(mixture("expert_parallel_degree = 2\ndata_parallel_replicate_degree = 2\n")), "replicas of states"));
+  CHECK(has(refusal("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\nexpert_parallel_degree = 2\n"),
+            "llama3 8B has no experts"));
 }
 
 }  // namespace torchtitan_table_test
