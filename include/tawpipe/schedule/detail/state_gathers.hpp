@@ -10,6 +10,8 @@
 
 namespace tawpipe::inline v0::detail {
 
+/// Adds them to a composition, one for each class of parameters, bucket and part that is kept. Where
+/// both classes lie in one buffer, the second fills what the first has left.
 class StateGathers {
  public:
   explicit StateGathers(StateContext& at) : at_{at} {}

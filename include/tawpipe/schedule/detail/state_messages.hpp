@@ -19,8 +19,8 @@ namespace tawpipe::inline v0::detail {
 ///
 /// Gathered weights and gradients that are not yet summed are buffers of their own. Where each
 /// computation has its own, a gather waits for the computation before the last, and a backward for
-/// the sum of the gradient before the last, so there are at most two of each. Experts that one rank has
-/// alone are gathered and summed too, by that rank, as PyTorch's FSDP2 copies them.
+/// the sum of the gradient before the last, so there are at most two of each. Experts that one rank
+/// has alone are gathered and summed too, by that rank, as PyTorch's FSDP2 copies them.
 class StateMessages {
  public:
   /// @param pieces  [logical set] the builder's sets, filled before the first message

@@ -1,4 +1,5 @@
-// Sums of gradients over the ranks that hold the same parameters, for updates or right after computations.
+// Sums of gradients over the ranks that hold the same parameters, for updates or right after
+// computations.
 // Not: which tasks they precede or follow (detail/state_messages.hpp).
 #pragma once
 
@@ -10,6 +11,7 @@
 
 namespace tawpipe::inline v0::detail {
 
+/// Adds them to a composition, one for each class of parameters, bucket and part that is kept.
 class StateSums {
  public:
   StateSums(StateContext& at, LaneId lane) : at_{at}, lane_{lane} {}

@@ -9,6 +9,7 @@
 
 namespace tawpipe::inline v0::detail {
 
+/// What walks over messages and copies say of them.
 class MessageFindings {
  protected:
   MessageFindings(const Schedule& schedule, ContentsWalk& walk) : schedule_{schedule}, walk_{walk} {}
