@@ -21,10 +21,10 @@
 namespace tawpipe::inline v0::layers {
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
-/// model/activation.hpp.
+/// model/transformer_work.hpp.
 /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if its
 /// MLP has no gate or is fused; if the head size is odd; if a microbatch is so small, or the hidden
-/// size so large or so small relative to the others, that activation.hpp's sizes are too small.
+/// size so large or so small relative to the others, that the sizes of `StageWork` are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const DecoderConstants& constants, Dtype mine) {
   model.check();
   batch.check();

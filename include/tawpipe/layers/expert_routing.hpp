@@ -11,7 +11,7 @@
 namespace tawpipe::inline v0::layers {
 
 /// Sizes of the parts of LayerTensors::routing, which has k tokens H numbers of some bytes each,
-/// those that model/activation.hpp has for the copies of tokens. It follows from model, batch and
+/// those that model/transformer_work.hpp has for the copies of tokens. It follows from model, batch and
 /// number only, so that products have the same rows however the model is split.
 struct RoutingSizes {
   std::int64_t chosen = 0;    ///< k tokens: pairs of a token and an expert of its choice

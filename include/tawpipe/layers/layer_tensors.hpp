@@ -126,7 +126,7 @@ struct LayerMatrices {
 /// With experts the tensors of width W are rows of width I, one for each token and expert of its
 /// choice in the order of experts (Routing), and then [tokens, J] of the shared expert. The product
 /// has the experts' weights in it. `routing` has the room of the copies [k tokens, H] that
-/// model/activation.hpp counts: the choice, its weights, and the rows of one expert's tokens at a
+/// model/transformer_work.hpp counts: the choice, its weights, and the rows of one expert's tokens at a
 /// time, gathered anew for each product. It is kept with the results of products. The router's
 /// probabilities, 4 E bytes a token, are not kept: those of other experts than the chosen ones are
 /// not needed, and that part of `saved` is left over.

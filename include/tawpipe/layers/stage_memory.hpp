@@ -9,10 +9,11 @@
 
 #include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_work.hpp"
 
 namespace tawpipe::inline v0::layers {
 
@@ -23,16 +24,17 @@ enum class BackwardPart : std::uint8_t { both, input, weight };
 template <class T>
 class StageMemory {
  public:
-  /// @param layer_bytes  distance in `saved` from one layer to the next
-  StageMemory(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layer_bytes)
-      : model_{model},
-        recompute_{recompute},
-        width_{model},
-        tokens_{batch.tokens()},
-        layer_bytes_{layer_bytes},
-        layer_stash_{tawpipe::stash_bytes(model, batch, recompute, 1, false)},
-        layer_parameters_{model.layer_parameters()},
-        layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)} {}
+  /// @param layer_bytes  distance in `saved` from one layer to the next; 0: all that one may keep
+  StageMemory(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layer_bytes = 0)
+      : StageMemory{model, batch, recompute, layer_bytes, layer_stack(model, batch, recompute)} {}
+
+  /// Bytes that a backward_input leaves for its backward_weight in addition to `saved`: of so many
+  /// layers, then the gradient that an embedding waits for, if no layer has room for it, and that of all
+  /// logits of a head whose loss is computed in chunks.
+  std::int64_t stash_bytes(std::int64_t layers, bool embedding, bool head = false) const {
+    const bool waits = embedding && (layers == 0 || !layer_fits_lookup_);
+    return layers * layer_stash_ + (waits ? lookup_stash_ : 0) + (head ? head_stash_ : 0);
+  }
 
   /// The kept tensors of a layer, or, after the last layer, of the head.
   Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
@@ -112,12 +114,27 @@ class StageMemory {
   }
 
  private:
+  StageMemory(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layer_bytes,
+              const LayerStack& stack)
+      : model_{model},
+        recompute_{recompute},
+        width_{model},
+        tokens_{batch.tokens()},
+        layer_bytes_{layer_bytes > 0 ? layer_bytes : stack.layer.saved.value()},
+        layer_stash_{stack.layer.stash.value()},
+        lookup_stash_{stack.first_edge.stash.value()},
+        head_stash_{stack.last_edge.stash.value()},
+        layer_parameters_{model.layer_parameters()},
+        layer_fits_lookup_{stack.lookup_waits_in_layer} {}
+
   Transformer model_;
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;
   std::int64_t layer_bytes_;
-  std::int64_t layer_stash_;  ///< bytes
+  std::int64_t layer_stash_;
+  std::int64_t lookup_stash_;
+  std::int64_t head_stash_;
   std::int64_t layer_parameters_;
   bool layer_fits_lookup_;
 };

@@ -8,7 +8,6 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/units.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/kernel.hpp"
@@ -35,6 +34,16 @@ TAWPIPE_INLINE StageWork embedding_work(const Transformer& model, const Batch& b
 /// sum read; backward: read and written, cast back. The product with the vocabulary's matrix is in 16
 /// bits (or the model's) whatever the layers' format; for a loss in chunks one for each, and again in
 /// the backward. `parameters` are those of the norm, and of the matrix where it is not the embedding.
+///
+/// Memory as PyTorch's eager mode with automatic mixed precision has it: cross entropy in float32 (the
+/// autocast list of its documentation), so for a 16-bit model and each token and vocabulary entry
+///   forward peak   10 bytes: logits (2), their float32 copy (4), log-softmax (4, kept);
+///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept),
+///                  the float32 gradients of log-softmax (4) and of the logits (4).
+/// Without loss_in_float32: 4 and 8 bytes, as nothing is copied. In addition [microbatch, sequence,
+/// hidden]: input and normed input kept, two gradients in the backward. In chunks, as the layers of this
+/// library run it: a number for each token is kept, the logarithm of its logits' sum; the logits of one
+/// chunk exist at a time, in the forward together with a number for each token.
 TAWPIPE_INLINE StageWork head_work(const Transformer& model, const Batch& batch);
 
 }  // namespace tawpipe
@@ -101,18 +110,13 @@ TAWPIPE_INLINE StageWork head_work(const Transformer& model, const Batch& batch)
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t vocab = model.vocab;
   const double logits = 2.0 * static_cast<double>(vocab * model.hidden) * static_cast<double>(batch.tokens());
-  const ActivationBytes bytes = head_activations(model, batch);
   StageWork work;
   work.last_edge = true;
   work.parameters = model.head_parameters() - model.mtp_parameters();
   work.forward = work.backward_input = work.backward_weight = Flops{logits};
   if (model.loss_chunk > 0) work.recompute = Flops{logits};
-  work.saved = Bytes{bytes.saved};
   work.stash = Bytes{model.loss_chunk > 0 ? batch.tokens() * element * vocab : 0};  // the gradient of all logits
   work.boundary = Bytes{batch.tokens() * model.hidden * element};
-  work.forward_workspace = Bytes{bytes.forward_workspace};
-  work.backward_workspace = Bytes{bytes.backward_workspace};
-
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
   const auto cast_to = [&](std::int64_t number) { return element < number ? element + number : 0; };
   const auto log_softmax = [&](std::int64_t number) { return cast_to(number) + 2 * number; };
@@ -122,12 +126,17 @@ TAWPIPE_INLINE StageWork head_work(const Transformer& model, const Batch& batch)
   const std::int64_t backward = (model.fused_attention ? 4 : 2) * loss + cast_to(loss) + metrics;
   const std::int64_t again = model.loss_chunk > 0 ? forward : 0;
   const std::int64_t width = model.loss_chunk > 0 ? std::min<std::int64_t>(model.loss_chunk, vocab) : vocab;
+  const bool whole = model.loss_chunk == 0;
+  const std::int64_t sum = std::max<std::int64_t>(4, element);  // a number of each token
+  const auto bytes = [&](std::int64_t of_token) { return Bytes{batch.tokens() * of_token}; };
+  work.saved = bytes(2 * element * model.hidden + (whole ? 4 + loss * vocab : sum));
+  work.forward_workspace = bytes(whole ? (element + (element < loss ? loss : 0)) * vocab : sum + element * width);
+  work.backward_workspace = bytes(2 * element * model.hidden + (whole ? (element + 2 * loss) * vocab : element * width));
   const std::int64_t chunks = (vocab + width - 1) / width;
   detail::add_head_products(work, model, batch.tokens(), width, vocab / width);
   if (vocab % width > 0) detail::add_head_products(work, model, batch.tokens(), vocab % width, 1);
-  if (!model.fuses_accumulation()) {
-    const std::int64_t sum = model.dtype == Dtype::f16 ? element : std::max<std::int64_t>(4, element);
-    detail::add_edge_traffic(work, EdgePart::loss, KernelPass::backward_weight, (element + 2 * sum) * vocab * model.hidden, 1);
+  if (const std::int64_t added = model.added_bytes(); added > 0) {
+    detail::add_edge_traffic(work, EdgePart::loss, KernelPass::backward_weight, added * vocab * model.hidden, 1);
     work.kernels.back().of_weights = true;
   }
   const auto add = [&](EdgePart part, KernelPass pass, std::int64_t each, std::int32_t launches, std::int64_t parts) {

@@ -211,6 +211,12 @@ struct Transformer {
   /// Whether the product that gives a weight's gradient adds it to the sum of earlier microbatches.
   /// Source: Megatron-LM, --no-gradient-accumulation-fusion.
   bool fuses_accumulation() const { return code != LayerCode::megatron_unfused; }
+  /// Bytes moved for each weight whose gradient a kernel of its own adds: the gradient read, and the sum,
+  /// in float32 but for float16 models, read and written; 0: its product adds it.
+  std::int64_t added_bytes() const {
+    const std::int64_t element = size_bytes(dtype);
+    return fuses_accumulation() ? 0 : element + 2 * (dtype == Dtype::f16 ? element : std::max<std::int64_t>(4, element));
+  }
   /// Whether the code pads the vocabulary, so that products with it are fast whatever its size. With
   /// megatron_unfused the model's vocabulary is what is computed. Source: Megatron-LM,
   /// --make-vocab-size-divisible-by.
@@ -276,12 +282,6 @@ struct Transformer {
     dense.shared_gate = false;
     dense.intermediate = dense_width;
     return dense;
-  }
-  /// The model all of whose layers are those after them.
-  Transformer of_other_layers() const {
-    Transformer other = *this;
-    other.dense_layers = other.dense_width = 0;
-    return other;
   }
   /// Parameters of all layers.
   std::int64_t all_layer_parameters() const { return parameters() - embedding_parameters() - head_parameters(); }

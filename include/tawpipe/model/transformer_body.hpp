@@ -12,10 +12,10 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/detail/kind_of_rank.hpp"
 #include "tawpipe/model/detail/operator_body.hpp"
+#include "tawpipe/model/detail/operator_memory.hpp"
 #include "tawpipe/model/detail/operator_reading.hpp"
 #include "tawpipe/model/operator_sharing.hpp"
 #include "tawpipe/model/shared_stage.hpp"
@@ -107,29 +107,18 @@ inline void add_block_copies(StageWork& work, const Transformer& model, const Ba
   }
 }
 
-/// Tensor-parallel ranks split each expert's width, so all of them have the copies of all tokens
-/// that experts read, kH a token, and their gradients: the part that other ranks would have, in
-/// memory and moved to experts and back.
+/// Tensor-parallel ranks split each expert's width, so all of them move the copies of all tokens that
+/// experts read, kH a token: the part that other ranks would have, to experts and back.
 inline void add_routed_copies(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute,
                               const Sharing& sharing) {
-  const auto element = static_cast<double>(size_bytes(model.dtype));
-  const double input = is_narrow(model.products) ? bytes_of(model.products) : element;
+  const std::int32_t layers = work.layers_of(0);
+  if (!model.is_routed() || sharing.tensor == 1 || sharing.whole_experts || layers == 0) return;
   const double numbers =
       static_cast<double>(batch.tokens() / sharing.token_ranks() * model.routed_copies()) * (sharing.tensor - 1) / sharing.tensor;
-  const Bytes copies{static_cast<std::int64_t>(numbers * input)};
   const bool again = recompute == Recompute::full || model.parts_again(recompute).mlp;
-  const std::int32_t layers = work.layers_of(0);
   const std::int32_t recomputed = std::max(0, work.recomputed - (work.layers - layers));
-  if (layers == 0) return;
-  work.saved += copies * (again ? layers - recomputed : layers);
-  if (again && recomputed > 0) {
-    work.forward_workspace += copies;
-    work.backward_workspace += copies;
-    work.stashed_workspace += copies;
-    work.stash += copies * recomputed;
-  }
-  work.backward_workspace += Bytes{static_cast<std::int64_t>(numbers * element)};
-  const double moved = numbers * element * (model.experts_per_token + 1) / model.experts_per_token;  // one way
+  const double moved = numbers * static_cast<double>(size_bytes(model.dtype)) * (model.experts_per_token + 1) /
+                       model.experts_per_token;  // one way
   const int ways = !again ? 0 : recompute == Recompute::full && model.stops_early() ? 1 : 2;
   work.forward_traffic += Bytes{static_cast<std::int64_t>(2 * layers * moved)};
   work.backward_traffic += Bytes{static_cast<std::int64_t>((2 * layers + ways * recomputed) * moved)};
@@ -147,82 +136,6 @@ inline void check_experts(const Transformer& model, const Sharing& sharing) {
   }
 }
 
-/// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
-/// all of it is divided by T x C, and a product's input [t, H] is gathered for it; otherwise each
-/// tensor rank has the whole residual stream.
-inline StageWork shared_work(StageWork work, const Transformer& model, const Batch& batch, Recompute recompute,
-                             const Sharing& sharing) {
-  const auto part = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };
-  const std::int64_t both = sharing.ranks();
-  const std::int64_t element = size_bytes(model.dtype);
-  const std::int64_t stream = batch.tokens() * element * model.hidden;  // one tensor of the residual stream
-  const auto cut = [&](Bytes& bytes, std::int64_t of_stream) {
-    of_stream = std::min(of_stream, bytes.value());
-    const std::int64_t parts = sharing.token_parts();
-    bytes =
-        parts == both ? Bytes{part(bytes.value(), both)} : Bytes{part(of_stream, parts) + part(bytes.value() - of_stream, both)};
-  };
-  const std::int64_t whole_again = recompute == Recompute::full ? work.recomputed : 0;  // layers
-  const bool norms = !model.recompute_parts.any() || model.recompute_parts.layernorm;   // selective: they are computed again
-  const std::int64_t kept = whole_again > 0 ? 1 : recompute == Recompute::selective && work.recomputed > 0 && norms ? 2 : 4;
-  const std::int64_t masks = model.fused_attention ? 0 : work.layers - whole_again;
-  cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.last_edge ? 2 : 0)) * stream +
-                      masks * 2 * batch.tokens() * model.hidden);
-  cut(work.stash, (work.recomputed * (4 - kept) + (work.first_edge ? 1 : 0)) * stream);
-  if (sharing.gathers_messages()) {
-    work.boundary = Bytes{part(work.boundary.value(), both)};
-  } else {
-    cut(work.boundary, stream);
-  }
-  Bytes whole_inputs;
-  if (sharing.tensor > 1 && sharing.sequence_parallel && !model.gathers_again(recompute)) {  // both inputs, whole
-    const double number = model.gathers_narrow_inputs() ? bytes_of(model.products) : static_cast<double>(element);
-    const double whole = 2 * static_cast<double>(batch.tokens() / sharing.token_ranks() * model.hidden) * number;
-    const Bytes others{static_cast<std::int64_t>(whole * (sharing.tensor - 1) / sharing.tensor)};
-    work.saved += others * (work.layers - whole_again);
-    work.stash += others * whole_again;
-    if (whole_again > 0) whole_inputs = others;
-  }
-  // The workspace of the layer or of the head, whichever needs more: the head has two gradients of its
-  // stream, and no inputs of layers that run again.
-  const ActivationBytes head = work.last_edge ? head_activations(model, batch) : ActivationBytes{};
-  const bool head_forward = work.last_edge && work.forward_workspace == Bytes{head.forward_workspace};
-  const bool head_backward = work.last_edge && work.backward_workspace == Bytes{head.backward_workspace};
-  cut(work.forward_workspace, (head_forward ? 0 : 4 - kept + 2) * stream);
-  cut(work.backward_workspace, (head_backward ? 2 : 4 - kept + 1) * stream);
-  cut(work.stashed_workspace, (4 - kept) * stream);
-  if (!head_backward) {
-    for (Bytes* const bytes : {&work.backward_workspace, &work.stashed_workspace}) *bytes += whole_inputs;
-  }
-  if (work.layers > 0) {
-    const bool gathers_tokens = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
-    const Bytes gathered{gathers_tokens ? part(stream, sharing.token_ranks()) : 0};
-    const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;
-    const Bytes keys{gathers ? part(2 * batch.tokens() * element * model.key_width_of_rank(sharing.tensor), sharing.expert) : 0};
-    work.forward_workspace += gathered + keys;
-    work.backward_workspace += gathered * 2 + keys * 2;
-  }
-  const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
-  work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, both);
-  if (sharing.whole_experts && work.layers_of(0) > 0) {  // what is sent to experts, beside what they keep
-    const Bytes sent{part(batch.tokens() * model.routed_copies() * element, both)};
-    work.forward_workspace += sent;
-    work.backward_workspace += sent;
-  }
-  work.edge_parameters = part(work.edge_parameters, sharing.tensor);
-  for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), both)};
-  const bool splits_experts = model.is_routed() && sharing.tensor > 1 && !sharing.whole_experts;
-  if (splits_experts && work.layers > 0) add_routed_copies(work, model, batch, recompute, sharing);
-  for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight}) {
-    *flops = *flops / static_cast<double>(both);
-  }
-  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
-  add_token_copies(work, model, batch, recompute, sharing);
-  add_transposes(work, model, batch, sharing);
-  add_block_copies(work, model, batch, sharing);
-  return work;
-}
-
 /// What one of the ranks that share a model's layers has of each kind and of the edges.
 /// @param whole  of the model, with its kernels
 inline PartsOfRank parts_of_rank(const Transformer& model, const Batch& batch, Recompute recompute, const LayerStack& whole,
@@ -231,7 +144,7 @@ inline PartsOfRank parts_of_rank(const Transformer& model, const Batch& batch, R
   const Model decoder = model.decoder();
   for (std::size_t k = 0; k < decoder.kinds.size(); ++k) {
     const auto number = static_cast<std::uint8_t>(k);
-    parts.kinds.emplace_back(OperatorReading{decoder.kinds[k].operators(model.hidden), model, batch, recompute, sharing}, number,
+    parts.kinds.emplace_back(OperatorReading{decoder.kinds[k].operators(model.hidden), model, batch, recompute}, number,
                              whole.layer_of(number).kernels, sharing);
   }
   for (StageWork* const edge : {&parts.first_edge, &parts.last_edge}) {
@@ -240,45 +153,62 @@ inline PartsOfRank parts_of_rank(const Transformer& model, const Batch& batch, R
   return parts;
 }
 
-/// A model of several kinds of layers with the memory of one rank's part.
-inline LayerStack stack_of_rank(const Transformer& model, const Batch& batch, Recompute recompute, const LayerStack& whole,
-                                const Sharing& sharing) {
-  LayerStack of_rank = whole;
-  for (std::size_t k = 0; k < model.kinds.size(); ++k) {
-    const std::vector<Operator> list = model.kinds[k].operators(model.hidden);
-    const auto memory = [&](Recompute policy, StageWork& of) { OperatorReading{list, model, batch, policy, sharing}.memory(of); };
+/// The layers of a model with the memory of one rank's part, and without kernels.
+inline LayerStack layers_of_rank(const Transformer& model, const Batch& batch, Recompute recompute, const LayerStack& whole,
+                                 const Sharing& sharing) {
+  LayerStack of_rank{.layers = whole.layers, .recompute_layers = whole.recompute_layers, .pattern = whole.pattern};
+  const Model decoder = model.decoder();
+  of_rank.others.resize(decoder.kinds.size() - 1);
+  for (std::size_t k = 0; k < decoder.kinds.size(); ++k) {
+    const std::vector<Operator> list = decoder.kinds[k].operators(model.hidden);
+    const auto memory = [&](Recompute policy, StageWork& of) {
+      OperatorMemory{OperatorReading{list, model, batch, policy}, sharing}.add_to(of);
+    };
     memory(recompute, k == 0 ? of_rank.layer : of_rank.others[k - 1].layer);
-    if (recompute == Recompute::full && model.recompute_layers > 0)
-      memory(Recompute::none, k == 0 ? of_rank.kept_layer : of_rank.others[k - 1].kept_layer);
+    if (whole.recompute_layers > 0) memory(Recompute::none, k == 0 ? of_rank.kept_layer : of_rank.others[k - 1].kept_layer);
   }
   return of_rank;
 }
 
-/// One rank's part of a stage of a model with several kinds of layers.
-/// @param of_rank  stack_of_rank()
-inline StageWork shared_work_of_kinds(const StageWork& stage, const Transformer& model, const Batch& batch, Recompute recompute,
-                                      const LayerStack& whole, const LayerStack& of_rank, const Sharing& sharing) {
+/// One rank's part of a stage. If tensor-parallel ranks split norms and residuals by tokens, all of it is
+/// divided by T x C, and a product's input [t, H] is gathered for it; otherwise each tensor rank has the
+/// whole residual stream.
+/// @param layers  layers_of_rank()
+inline StageWork shared_work(const StageWork& stage, const Transformer& model, const Batch& batch, Recompute recompute,
+                             const LayerStack& whole, const LayerStack& layers, const Sharing& sharing) {
+  StageWork work = stage;
+  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
+  if (sharing.ranks() == 1) return work;
   const auto part = [](std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; };
   const std::int64_t stream = batch.tokens() * model.hidden * size_bytes(model.dtype);
-  const StageWork layers = of_rank.stage(stage.first_layer, stage.layers, false, false, stage.recomputed);
-  const StageWork edges =
-      shared_work(whole.stage(stage.first_layer, 0, stage.first_edge, stage.last_edge), model, batch, recompute, sharing);
-  StageWork work = stage;
-  work.saved = layers.saved + edges.saved;
-  work.stash = layers.stash + edges.stash;
+  const StageWork memory = layers.stage(stage.first_layer, stage.layers, false, false, stage.recomputed);
+  // Of the edges: so many tensors of the residual stream, and the rest, such as logits, by all ranks.
+  const auto edge = [&](Bytes all, std::int64_t tensors) {
+    const std::int64_t of_stream = std::min(tensors * stream, all.value());
+    return Bytes{part(of_stream, sharing.token_parts()) + part(all.value() - of_stream, sharing.ranks())};
+  };
+  const StageWork head = stage.last_edge ? whole.last_edge : StageWork{};
+  const bool waits = stage.first_edge && (stage.layers == 0 || !whole.lookup_waits_in_layer);
+  work.saved = memory.saved + edge(head.saved, 2);
+  work.stash = memory.stash + edge(head.stash, 0) + edge(waits ? whole.first_edge.stash : Bytes{}, 1);
   work.boundary = Bytes{part(work.boundary.value(), sharing.gathers_messages() ? sharing.ranks() : sharing.token_parts())};
   const bool gathers = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
   const Bytes gathered{gathers && stage.layers > 0 ? part(stream, sharing.token_ranks()) : 0};
-  work.forward_workspace = std::max(layers.forward_workspace, edges.forward_workspace) + gathered;
-  work.backward_workspace = std::max(layers.backward_workspace, edges.backward_workspace) + gathered * 2;
-  work.stashed_workspace = std::min(work.backward_workspace, std::max(layers.stashed_workspace, edges.stashed_workspace));
+  work.forward_workspace = std::max(memory.forward_workspace, edge(head.forward_workspace, 0)) + gathered;
+  work.backward_workspace = std::max(memory.backward_workspace, edge(head.backward_workspace, 2)) + gathered * 2;
+  work.stashed_workspace =
+      work.backward_workspace - std::max(memory.input_workspace(), edge(head.input_workspace(), 2)) - gathered * 2;
   const std::int64_t experts = sharing.whole_experts ? work.expert_parameters : 0;
   work.parameters = part(work.parameters - experts, sharing.tensor) + part(experts, sharing.ranks());
   work.edge_parameters = part(work.edge_parameters, sharing.tensor);
   for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), sharing.ranks())};
   for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight})
     *flops = *flops / static_cast<double>(sharing.ranks());
-  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
+  if (model.has_kinds()) return work;
+  add_routed_copies(work, model, batch, recompute, sharing);
+  add_token_copies(work, model, batch, recompute, sharing);
+  add_transposes(work, model, batch, sharing);
+  add_block_copies(work, model, batch, sharing);
   return work;
 }
 
@@ -315,12 +245,14 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
                                              std::span<const StageWork> stages, const Sharing& sharing) {
   detail::check_sharing(model, sharing);
   LayerStack whole;
-  LayerStack of_rank;
+  LayerStack layers;
   detail::PartsOfRank parts;
   const bool has_bodies = sharing.ranks() > 1;
-  if (has_bodies || model.has_kinds()) whole = layer_stack(model, batch, recompute);
-  if (has_bodies) parts = detail::parts_of_rank(model, batch, recompute, whole, sharing);
-  if (model.has_kinds()) of_rank = detail::stack_of_rank(model, batch, recompute, whole, sharing);
+  if (has_bodies) {
+    whole = layer_stack(model, batch, recompute);
+    layers = detail::layers_of_rank(model, batch, recompute, whole, sharing);
+    parts = detail::parts_of_rank(model, batch, recompute, whole, sharing);
+  }
   std::vector<SharedStage> shared;
   shared.reserve(stages.size());
   const auto alike = [](const StageWork& a, const StageWork& b) {
@@ -328,9 +260,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
            a.last_edge == b.last_edge;
   };
   for (const StageWork& stage : stages) {
-    SharedStage part{.work = model.has_kinds()
-                                 ? detail::shared_work_of_kinds(stage, model, batch, recompute, whole, of_rank, sharing)
-                                 : detail::shared_work(stage, model, batch, recompute, sharing)};
+    SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, whole, layers, sharing)};
     const std::size_t before = shared.empty() ? 0 : shared.size() - 1;
     if (!shared.empty() && alike(stages[before], stage)) {
       part.forward = shared[before].forward;

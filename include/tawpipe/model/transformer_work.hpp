@@ -37,8 +37,7 @@ namespace tawpipe::inline v0 {
 /// Complexity: O(layers). Thread-safe.
 /// Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (operations); Chowdhery et al.
 /// 2022, PaLM, arXiv:2204.02311, appendix B (MFU); Dao et al. 2022, FlashAttention,
-/// arXiv:2205.14135; activations: model/activation.hpp;
-/// kernels: model/operator_work.hpp and model/edge_work.hpp.
+/// arXiv:2205.14135; memory and kernels: model/operator_work.hpp and model/edge_work.hpp.
 TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
                                           int layers, bool embedding, bool head);
 
@@ -58,8 +57,9 @@ TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack
 #include <utility>
 
 #include "tawpipe/core/config.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/detail/operator_list.hpp"
+#include "tawpipe/model/detail/operator_memory.hpp"
+#include "tawpipe/model/detail/operator_reading.hpp"
 #include "tawpipe/model/operator_work.hpp"
 
 namespace tawpipe::inline v0 {
@@ -148,17 +148,6 @@ inline void add_to_edge(StageWork& edge, const StageWork& of) {
   }
 }
 
-/// The memory of a layer of a model that is told by its sizes: of the layout of layers/layer_tensors.hpp.
-inline void take_activations(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute) {
-  const ActivationBytes layer = layer_activations(model, batch, recompute);
-  const StashBytes stash = layer_stash(model, batch, recompute);
-  work.saved = Bytes{layer.saved};
-  work.forward_workspace = Bytes{layer.forward_workspace};
-  work.backward_workspace = Bytes{layer.backward_workspace};
-  work.stashed_workspace = Bytes{stash.tensors};
-  work.stash = Bytes{stash.tensors + stash.sums};
-}
-
 /// Of the parameters of a kind's layer, those of experts, where they follow its operators.
 inline ParameterRange experts_of(const LayerKind& kind, std::int64_t hidden) {
   ParameterRange experts;
@@ -192,15 +181,14 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   const Model decoder = model.decoder();
   for (std::size_t k = 0; k < decoder.kinds.size(); ++k) {
     const LayerKind& kind = decoder.kinds[k];
-    const Transformer sizes = k == 0 ? model.of_other_layers() : model.of_dense_layers();
     const auto work = [&](Recompute policy) {
       StageWork layer = layer_work(kind, model, batch, policy);
-      if (!model.has_kinds()) detail::take_activations(layer, sizes, batch, policy);
       for (Kernel& kernel : layer.kernels) kernel.layer_kind = static_cast<std::uint8_t>(k);
       return layer;
     };
     LayerWork one{.layer = work(recompute),
-                  .experts = model.has_kinds() ? detail::experts_of(kind, model.hidden) : detail::experts_of(sizes)};
+                  .experts = model.has_kinds() ? detail::experts_of(kind, model.hidden)
+                                               : detail::experts_of(k == 0 ? model : model.of_dense_layers())};
     if (stack.recompute_layers > 0) one.kept_layer = work(Recompute::none);
     if (k > 0) {
       stack.others.push_back(std::move(one));
@@ -226,9 +214,10 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
     detail::add_to_edge(stack.last_edge, logits);
   }
   if (!model.mtp.empty()) stack.names.last_edge.push_back({"next_tokens", model.mtp_parameters()});
+  const LayerKind& first = decoder.kinds[decoder.pattern.front()];
   stack.lookup_waits_in_layer =
-      !model.has_kinds() &&
-      layer_fits_lookup_gradient(model.dense_layers > 0 ? model.of_dense_layers() : model, batch, recompute);
+      detail::OperatorMemory{detail::OperatorReading{first.operators(model.hidden), model, batch, recompute}}
+          .fits_lookup_gradient();
   stack.edges_count_as_layers = model.edges_count_as_layers;
   stack.shard_copies = model.is_torchtitan()               ? ShardCopies::each_parameter
                        : model.code == LayerCode::composer ? ShardCopies::flat_parameter

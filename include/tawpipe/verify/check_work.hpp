@@ -187,10 +187,14 @@ class WorkCheck {
   /// Whether each stage is that of its layers in the model, as a whole or as one rank's part.
   void stages() {
     std::string first;
+    const Workload& workload = schedule_.workload();
+    const bool shares = decoder_ && !parts_.bodies.empty();
+    LayerStack layers;  // of one rank
     for (const Sharing& sharing : sharings()) {
+      if (shares) layers = layers_of_rank(*decoder_, workload.batch(), workload.recompute(), workload.model(), sharing);
       std::string wrong;
       for (std::size_t s = 0; s < parts_.stages.size() && wrong.empty(); ++s) {
-        if (const std::string found = differs(parts_.stages[s], sharing); !found.empty())
+        if (const std::string found = differs(parts_.stages[s], sharing, layers); !found.empty())
           wrong = concat("stage ", s, ": ", found);
       }
       if (wrong.empty()) return;
@@ -218,7 +222,7 @@ class WorkCheck {
     }
     return all;
   }
-  std::string differs(const StageWork& found, const Sharing& sharing) const {
+  std::string differs(const StageWork& found, const Sharing& sharing, const LayerStack& layers) const {
     const Workload& workload = schedule_.workload();
     const LayerStack& model = workload.model();
     const std::int32_t usual = model.recompute_layers > 0 ? std::min(found.layers, model.recompute_layers) : found.layers;
@@ -228,7 +232,7 @@ class WorkCheck {
       const bool bodies = !parts_.bodies.empty();  // of one rank too: its numbers are then those of its steps
       if (bodies) {
         if (!decoder_) return {};
-        made = shared_work(std::move(made), *decoder_, workload.batch(), workload.recompute(), sharing);
+        made = shared_work(made, *decoder_, workload.batch(), workload.recompute(), model, layers, sharing);
       } else if (parts_.mesh.shared() > 1) {
         divide(made);
       }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/model/activation.hpp"
+#include "support/layer_bytes.hpp"
 #include "tawpipe/model/parameters.hpp"
 
 using tawpipe::Batch;
@@ -82,7 +82,7 @@ TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspac
     const TokenWidths width{model};
     for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       CAPTURE(name(recompute));
-      const auto bytes = layer_activations(model, batch, recompute);
+      const auto bytes = support::layer_bytes(model, batch, recompute);
       CHECK(six_tokens * element * width.kept(recompute) <= bytes.saved);
       CHECK(six_tokens * element * (width.all() - width.kept(recompute) + 2 * width.hidden) <= bytes.forward_workspace);
       std::vector<float> saved(static_cast<std::size_t>(six_tokens * width.kept(recompute)));

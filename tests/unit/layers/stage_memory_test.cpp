@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "support/layer_bytes.hpp"
 using namespace tawpipe;
 using tawpipe::layers::BackwardPart;
 using tawpipe::layers::Cursor;
@@ -70,11 +71,11 @@ TEST_CASE("an embedding's gradient waits in the stash, or in a layer that still 
       CAPTURE(intermediate);
       CAPTURE(name(recompute));
       const Transformer of = model(intermediate);
-      const std::int64_t layer = layer_activations(of, batch, recompute).saved;
+      const std::int64_t layer = support::layer_bytes(of, batch, recompute).saved;
       const StageMemory<float> memory{of, batch, recompute, layer};
       StageWork stage = stage_of(2, true);
       std::vector<std::byte> saved(static_cast<std::size_t>(2 * layer));
-      std::vector<std::byte> stash(static_cast<std::size_t>(stash_bytes(of, batch, recompute, 2, true)));
+      std::vector<std::byte> stash(static_cast<std::size_t>(memory.stash_bytes(2, true)));
       const BackwardArgs args = arguments(stage, saved, stash, {});
       const auto* const begin = reinterpret_cast<const std::byte*>(memory.lookup_gradient(args));
       const std::byte* const end = begin + tokens * 10 * 4;
@@ -92,7 +93,7 @@ TEST_CASE("a backward in two parts puts what it computed again in the stash, lay
   const Transformer of = model(14);
   const StageMemory<float> memory{of, batch, Recompute::full, tokens * 10 * 4};
   std::vector<std::byte> saved(1000);
-  std::vector<std::byte> stash(static_cast<std::size_t>(stash_bytes(of, batch, Recompute::full, 2, false)));
+  std::vector<std::byte> stash(static_cast<std::size_t>(memory.stash_bytes(2, false)));
   std::vector<std::byte> workspace(100000);
   const StageWork stage = stage_of(2, false);
   const BackwardArgs args = arguments(stage, saved, stash, workspace);

@@ -123,7 +123,7 @@ TEST_CASE("norms of queries and keys keep and move their numbers") {
   normed.qk_norm = QkNorm::head;
   const auto with = of(normed);
   const auto without = of(small());
-  CHECK((with.saved - without.saved).value() == 256 * 2 * (64 + 32));
+  CHECK((with.saved - without.saved).value() == 256 * (2 * (64 + 32) + 4 * (4 + 2)));  // and 1/RMS of each head
   CHECK((with.forward_traffic - without.forward_traffic).value() == 256 * 2 * 2 * (64 + 32));
   CHECK(with.forward.value() == without.forward.value());
 }

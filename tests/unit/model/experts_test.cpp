@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "support/body_sums.hpp"
+#include "support/layer_bytes.hpp"
 #include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_body.hpp"
@@ -231,7 +231,7 @@ TEST_CASE(
 
 TEST_CASE("a layer keeps the copies that experts read, and the router's probabilities") {
   const auto saved = [](const Transformer& model, Recompute recompute) {
-    return tawpipe::layer_activations(model, batch, recompute).saved;
+    return support::layer_bytes(model, batch, recompute).saved;
   };
   // 4H = 32, 2Q = 16, 2K = 8, 4 x 30 = 120, kH = 16: 192 numbers of 2 bytes; two rstd 8,
   // log-sum-exps 16, probabilities 4E = 16
@@ -252,9 +252,9 @@ TEST_CASE("a layer keeps the copies that experts read, and the router's probabil
   model.products = tawpipe::ProductFormat::fp8;
   CHECK(saved(model, Recompute::none) == (424 - 8 - 30 - 16 + 8 + 8) * 12);
   // Gradients in flight: H, three of 30, and the copies'.
-  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).backward_workspace == 2 * (8 + 90 + 16) * 12);
+  CHECK(support::layer_bytes(tiny, batch, Recompute::none).backward_workspace == 2 * (8 + 90 + 16) * 12);
   // 3H + 2Q + 2K + 3 x 30 + kH, and for each of 2 sequences two rows of H in float32
-  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 2, false) == 2 * (2 * 154 * 12 + 128));
+  CHECK(support::stash_bytes(tiny, batch, Recompute::full, 2, false) == 2 * (2 * 154 * 12 + 128));
 }
 
 TEST_CASE("a tensor-parallel rank has all copies, and gathers tokens for experts before the cast") {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "support/body_sums.hpp"
+#include "support/layer_bytes.hpp"
 #include "support/refusal.hpp"
 #include "tawpipe/core/error.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_body.hpp"
@@ -173,21 +173,23 @@ TEST_CASE("operations and activations of a layer with latent attention, by hand"
   CHECK(work.backward_weight.value() == matrices);
   // Numbers a token: layer input, normed, residual sum, normed: 4H = 64; both short vectors before and
   // after their norms, the turned part once: 2 x 20 + 2 = 42; queries and keys 64, values 16, their
-  // result 16; 4 x 24 = 96. Bytes: two rstd 8, log-sum-exps 16.
-  const auto bytes = [&](Recompute recompute) { return tawpipe::layer_activations(model, batch, recompute).saved; };
-  CHECK(bytes(Recompute::none) == 12 * (2 * (64 + 42 + 64 + 16 + 16 + 96) + 24));
-  CHECK(bytes(Recompute::selective) == 12 * 2 * (2 * 16 + 42 + 64 + 16 + 2 * 24));
+  // result 16; 4 x 24 = 96. Bytes: four rstd 16, log-sum-exps 16. `selective` runs the short vectors' norms again.
+  const auto bytes = [&](Recompute recompute) { return support::layer_bytes(model, batch, recompute).saved; };
+  CHECK(bytes(Recompute::none) == 12 * (2 * (64 + 42 + 64 + 16 + 16 + 96) + 32));
+  CHECK(bytes(Recompute::selective) == 12 * 2 * (2 * 16 + 22 + 64 + 16 + 2 * 24));
   CHECK(bytes(Recompute::full) == 12 * 2 * 16);
-  CHECK(tawpipe::layer_activations(model, batch, Recompute::none).backward_workspace ==
-        12 * 2 * (16 + 42 + 64 + 16 + 16));  // more than 3I
+  // More than 3I; the short vectors' gradients come when that of attention's result is gone.
+  CHECK(support::layer_bytes(model, batch, Recompute::none).backward_workspace == 12 * 2 * (16 + 64 + 16 + 16));
   // 10H + 3I, 12H + 5I; queries and keys 64, read and written; norms of short vectors 20, as others
   CHECK(work.forward_traffic.value() == 12 * 2 * (160 + 72 + 2 * 64 + 2 * 20));
   CHECK(work.backward_traffic.value() == 12 * 2 * (192 + 120 + 2 * 64 + 3 * 20));
-  CHECK(tawpipe::stash_bytes(model, batch, Recompute::full, 1, false) == 12 * 2 * (48 + 42 + 64 + 16 + 16 + 72) + 2 * 2 * 16 * 4);
+  // Of keys what is a product's result: without the turned part, 2 of each of 4 heads.
+  CHECK(support::stash_bytes(model, batch, Recompute::full, 1, false) ==
+        12 * 2 * (48 + 42 + 64 - 8 + 16 + 16 + 72) + 2 * 2 * 16 * 4);
   // In 8 bits what products read is kept so: both normed H, both normed short vectors, attention's result
   // once more, and the product of 24.
   model.products = tawpipe::ProductFormat::fp8;
-  CHECK(bytes(Recompute::none) == 12 * (2 * (64 + 42 + 64 + 16 + 16 + 96) + 24 - 32 - 20 - 24 + 16));
+  CHECK(bytes(Recompute::none) == 12 * (2 * (64 + 42 + 64 + 16 + 16 + 96) + 32 - 32 - 20 - 24 + 16));
 }
 
 TEST_CASE("kernels do the operations of their stage, whole and cut") {
@@ -249,7 +251,7 @@ TEST_CASE("stages of any cut are the model together, in part recomputed too") {
 TEST_CASE("of a stage's layers the first are recomputed, whatever they are") {
   Transformer model = mixed();
   const auto of = [&](const Transformer& layer, Recompute recompute) {
-    return tawpipe::layer_activations(layer, batch, recompute).saved;
+    return support::layer_bytes(layer, batch, recompute).saved;
   };
   const Transformer dense = model.of_dense_layers();
   for (const int recomputed : {1, 2, 3}) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "support/layer_bytes.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -241,12 +242,12 @@ TEST_CASE("selective recomputation by operation keeps attention and runs every s
     return attention;
   };
   CHECK(recomputed() == 1);
-  const auto saved = tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved;
+  const auto saved = support::layer_bytes(model, batch, tawpipe::Recompute::selective).saved;
   model.code = tawpipe::LayerCode::torchtitan;
   CHECK(recomputed() == 0);
   // Attention's output and the last product in place of key, up and the residual sum.
-  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved ==
-        saved + static_cast<std::int64_t>(2048) * 2 * (4096 - 1024 - 14336));
+  CHECK(support::layer_bytes(model, batch, tawpipe::Recompute::selective).saved ==
+        saved + static_cast<std::int64_t>(2048) * (2 * (4096 - 1024 - 14336) + 4 * 32));
 }
 
 TEST_CASE("torchtitan: a product for each matrix; without torch.compile norms and rotary embedding by operator") {
@@ -344,9 +345,9 @@ TEST_CASE("a GPT keeps what Korthikanti et al. count: s b h (34 + 5 a s / h)") {
   // the scores.
   const double tokens = 2048;
   const double linear = tokens * (34.0 * 512 + 8);
-  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::none).saved == linear + 5.0 * tokens * 8 * 1024);
-  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved == linear);
-  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::full).saved == tokens * 2 * 512);
+  CHECK(support::layer_bytes(model, batch, tawpipe::Recompute::none).saved == linear + 5.0 * tokens * 8 * 1024);
+  CHECK(support::layer_bytes(model, batch, tawpipe::Recompute::selective).saved == linear);
+  CHECK(support::layer_bytes(model, batch, tawpipe::Recompute::full).saved == tokens * 2 * 512);
 }
 
 TEST_CASE("the layers' format is that of their products; casts cost traffic; the head stays in 16 bits") {

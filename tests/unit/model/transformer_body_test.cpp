@@ -101,10 +101,11 @@ TEST_CASE("parts that are computed again are steps of the backward, the MLP with
     CHECK(collectives(again.backward, Kind::reduce_scatter, false).count ==
           collectives(none.backward, Kind::reduce_scatter, false).count + more);
   }
-  // Without sequence parallelism a rank has all norms: two of four tensors of the residual stream.
+  // Without sequence parallelism a rank has all norms: two of four tensors of the residual stream, and
+  // their numbers of each token.
   const Sharing plain{.tensor = 4, .sequence_parallel = false};
   const auto saved = [&](const RecomputeParts& parts) { return shared(Recompute::selective, plain, 4, parts)[1].work.saved; };
-  CHECK(shared(Recompute::none, plain, 4)[1].work.saved - saved({.layernorm = true}) == Bytes{2 * stream + 8 * sequence / 4});
+  CHECK(shared(Recompute::none, plain, 4)[1].work.saved - saved({.layernorm = true}) == Bytes{2 * stream + 8 * sequence});
 }
 
 TEST_CASE("without sequence parallelism a message is sent in parts, and gathered where it arrives") {

@@ -17,7 +17,6 @@
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/layers/stage_memory.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/stage_work.hpp"
@@ -27,10 +26,10 @@ namespace tawpipe::inline v0::layers::cuda {
 
 /// Computes stages of a LLaMA decoder with a Math: the same mathematics, cuts, splits and
 /// recomputation as host::Llama, in the same memory: `saved`, `stash` and both workspaces as
-/// model/activation.hpp computes them.
+/// model/transformer_work.hpp computes them.
 ///
 /// `saved` holds the layers contiguously (LayerTensors, then with Recompute::none softmax's sums
-/// [sequences, heads, sequence] in float), each as long as layer_activations().saved; then the
+/// [sequences, heads, sequence] in float), each as long as a layer's StageWork::saved; then the
 /// head's input [tokens, hidden] (after backward_input it begins with the gradient of the final
 /// norm, in float), its normed input, the logarithms of the logits' sums [tokens] in float, and the
 /// logits [tokens, vocab] (then their gradient). With Transformer::loss_chunk the logits of a chunk
@@ -48,11 +47,10 @@ class Decoder {
   /// or its microbatch one token.
   Decoder(Transformer model, const Batch& batch, Recompute recompute, const DecoderConstants& constants, Math math)
       : model_{checked(checked_dense_llama(std::move(model), batch, constants, dtype_of<T>), batch)},
-        batch_{batch},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
-        memory_{model_, batch, recompute, layer_activations(model_, batch, recompute).saved},
+        memory_{model_, batch, recompute},
         sums_{attention_sums_bytes(model_, batch) / std::int64_t{sizeof(T)}},
         layer_{model_, batch, constants.norm_epsilon},
         math_{std::move(math)} {
@@ -176,7 +174,7 @@ class Decoder {
   /// The address of the gradient of a chunk's logits between a backward_input and a separate
   /// backward_weight.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
-    const std::int64_t before = stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->first_edge);
+    const std::int64_t before = memory_.stash_bytes(args.stage->layers, args.stage->first_edge);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
   }
 
@@ -228,7 +226,6 @@ class Decoder {
   std::int64_t vocab() const { return model_.vocab; }
 
   Transformer model_;
-  Batch batch_;
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;

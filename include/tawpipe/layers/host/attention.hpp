@@ -39,7 +39,7 @@ class Attention {
         kv_heads_{model.kv_heads},
         size_{model.head_size()},
         width_{model.query_width() + 2 * model.key_width()},
-        // The forward has 2 x hidden numbers a token for scores, the backward Q (activation.hpp)
+        // The forward has 2 x hidden numbers a token for scores, the backward Q (StageWork)
         // for twice as many.
         rows_{std::max<std::int64_t>(1, std::min({std::int64_t{64}, batch.sequence, 2 * model.hidden * batch.microbatch_size,
                                                   model.query_width() * batch.microbatch_size / 2}))},

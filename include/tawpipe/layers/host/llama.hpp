@@ -20,7 +20,6 @@
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/layers/stage_memory.hpp"
-#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
@@ -35,7 +34,7 @@ namespace tawpipe::inline v0::layers::host {
 /// Models LayerCompute. A stage is any run of layers, possibly none, with or without embedding and
 /// head. Its results do not depend on how the model is split: stages of one layer give the same
 /// bits as one stage of all layers.
-/// Sizes: `saved` and both workspaces as model/activation.hpp computes them; stash_bytes() of stash
+/// Sizes: `saved` and both workspaces as model/transformer_work.hpp computes them; stash_bytes() of stash
 /// for a backward_weight that runs by itself. `saved` holds the layers contiguously
 /// (layers/layer_tensors.hpp), then the head's input [tokens, hidden] (after backward_input its
 /// first row is the gradient of the final norm), its normed input, and softmax of the logits
@@ -54,10 +53,9 @@ class Llama {
  public:
   /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's;
   /// if the head size is odd; if a microbatch is so small, or the hidden size so large,
-  /// or so small relative to the others, that activation.hpp's sizes are too small.
+  /// or so small relative to the others, that the sizes of `StageWork` are too small.
   Llama(Transformer model, Batch batch, Recompute recompute, const DecoderConstants& constants = {})
       : model_{checked_llama(std::move(model), batch, constants, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
-        batch_{batch},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
@@ -96,7 +94,7 @@ class Llama {
   /// Bytes that backward_input leaves for backward_weight in addition to `saved`: recomputed
   /// tensors and, if no kept tensor has space for it, the gradient that the embedding waits for.
   std::int64_t stash_bytes(const StageWork& stage) const {
-    return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.first_edge, stage.last_edge);
+    return memory_.stash_bytes(stage.layers, stage.first_edge, stage.last_edge);
   }
 
  private:
@@ -218,7 +216,7 @@ class Llama {
   /// The gradient of a chunk's logits between a backward_input and a backward_weight that run
   /// separately.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
-    const std::int64_t before = tawpipe::stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->first_edge);
+    const std::int64_t before = memory_.stash_bytes(args.stage->layers, args.stage->first_edge);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
   }
   void add_output_gradient(const BackwardArgs& args, const T* logits, std::int64_t begin, std::int64_t count) const {
@@ -268,7 +266,6 @@ class Llama {
   }
 
   Transformer model_;
-  Batch batch_;
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;

@@ -32,8 +32,6 @@ class KindOfRank {
     sublayer_.assign(ops.size(), 0);
     sums_.assign(ops.size(), 0);
     partial_.assign(ops.size(), 0);
-    std::vector<char> stream(ops.size(), 0);
-    stream[0] = 1;
     int sublayer = 0;
     for (std::size_t i = 1; i < ops.size(); ++i) {
       sublayer_[i] = sublayer;
@@ -43,11 +41,9 @@ class KindOfRank {
       partial_[i] = op.gives == Split::partial || adds || (op.kind == Kind::combine && !sharing.whole_experts);
       if (adds) sums_[input(0)] = sums_[input(1)] = 0;
       sums_[i] = partial_[i];
-      if (op.kind == Kind::sum && stream[input(0)] != 0) stream[i] = 1;
-      if (stream[i] != 0) ++sublayer;
+      if (is_residual(i)) ++sublayer;
       if (op.kind == Kind::route) routed_.push_back(sublayer_[i]);
     }
-    stream_ = std::move(stream);
     mark_gathers();
     for (std::size_t i = 0; i < ops.size(); ++i) {
       for (std::size_t pass = 0; pass < passes; ++pass) works_.push_back(made_work(i, static_cast<KernelPass>(pass)));
@@ -59,7 +55,7 @@ class KindOfRank {
   /// Whether ranks sum what it gives.
   bool is_summed(std::size_t i) const { return sums_[i] != 0; }
   /// Whether it adds to the residual stream.
-  bool is_residual(std::size_t i) const { return i > 0 && stream_[i] != 0; }
+  bool is_residual(std::size_t i) const { return reading_.is_residual(i); }
   /// Between two sums with the residual stream.
   int sublayer(std::size_t i) const { return sublayer_[i]; }
   bool has_experts(int sublayer) const { return std::find(routed_.begin(), routed_.end(), sublayer) != routed_.end(); }
@@ -125,7 +121,6 @@ class KindOfRank {
   std::vector<int> sublayer_;           ///< [operator]
   std::vector<char> sums_;              ///< [operator]
   std::vector<char> partial_;           ///< [operator] whether each rank has a summand of what it gives
-  std::vector<char> stream_;            ///< [operator] whether it gives the residual stream
   std::vector<int> routed_;             ///< sublayers with experts
   std::vector<std::int64_t> gathered_;  ///< [operator]
   std::vector<StepWork> works_;         ///< [operator * passes + pass]

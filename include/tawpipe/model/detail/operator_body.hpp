@@ -136,14 +136,8 @@ class OperatorBody : public BodyExchanges {
   }
   void attention(bool backward, const KindOfRank& of, std::size_t i, const StepWork& work, std::int32_t ready = -1) {
     const Operator& op = of.list()[i];
-    const auto width_of = [&](std::size_t n) { return static_cast<double>(of.list()[static_cast<std::size_t>(op.from[n])].out); };
-    // A group of queries keeps its key and value head whole; torchtitan copies them for each query head.
-    const auto of_rank = [&](double all, std::int64_t head) {
-      return std::max((model_.is_torchtitan() ? static_cast<double>(op.in) : all) / sharing_.tensor, static_cast<double>(head));
-    };
-    const double keys = of_rank(width_of(1), op.key);
-    const double values = of_rank(std::min(width_of(2), static_cast<double>(op.count * op.value)), op.value);
-    BodyExchanges::attention(backward, work, static_cast<double>(op.in) / sharing_.tensor, keys + values, ready);
+    BodyExchanges::attention(backward, work, static_cast<double>(op.in) / sharing_.tensor,
+                             of.reading().exchanged_width(i, sharing_.tensor), ready);
   }
 
   /// @param layer  to note where it begins; -1: it is computed again

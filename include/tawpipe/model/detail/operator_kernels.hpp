@@ -113,10 +113,7 @@ class OperatorKernels {
     add(KernelPass::backward_input, rows, op.in, out, back(Dimension::m, Dimension::k, Dimension::n), Dimension::m);
     add(KernelPass::backward_weight, out, op.in, rows, back(Dimension::k, Dimension::m, Dimension::n), Dimension::k);
     if (is_narrow(format_of(i))) model_.is_torchtitan() ? add_torchao_casts(list, i) : add_casts(list, i, out);
-    if (model_.fuses_accumulation()) return;
-    // Gradients of weights are added to their sum, which is in float32 but for float16 models.
-    const double sum = model_.dtype == Dtype::f16 ? element_ : std::max(4.0, element_);
-    add_weights(list, i, KernelPass::backward_weight, (element_ + 2 * sum) * static_cast<double>(op.in * out * op.count));
+    add_weights(list, i, KernelPass::backward_weight, static_cast<double>(model_.added_bytes() * op.in * out * op.count));
   }
   void add_traffic(std::vector<Kernel>& list, std::size_t i, KernelPass pass, double bytes, Dimension by, int launches) const {
     if (bytes <= 0) return;

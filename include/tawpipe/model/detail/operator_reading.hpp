@@ -1,5 +1,6 @@
-// Reads a layer's operators: their operations, memory, traffic and kernels for one microbatch.
-// Not: what each operator computes (model/operator.hpp).
+// Reads a layer's operators: their operations and traffic for one microbatch, and which run again.
+// Not: what each operator computes (model/operator.hpp) nor what is kept of it
+// (model/detail/operator_memory.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include "tawpipe/model/detail/layer_software.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/operator.hpp"
-#include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
@@ -21,14 +21,11 @@ class OperatorReading {
  public:
   using Kind = Operator::Kind;
 
-  /// @param sharing  memory() is one rank's
-  OperatorReading(std::vector<Operator> list, const Transformer& model, const Batch& batch, Recompute recompute,
-                  const Sharing& sharing = {})
+  OperatorReading(std::vector<Operator> list, const Transformer& model, const Batch& batch, Recompute recompute)
       : list_{std::move(list)},
         model_{model},
         batch_{batch},
         recompute_{recompute},
-        sharing_{sharing},
         element_{static_cast<double>(size_bytes(model.dtype))},
         tokens_{static_cast<double>(batch.tokens())} {
     mark_again();
@@ -46,30 +43,42 @@ class OperatorReading {
     }
   }
 
-  /// Workspaces: all that is not kept, two tensors of the residual stream under construction, and in
-  /// the backward the stream's gradient and those inside the sublayer that has most.
-  void memory(StageWork& work) const {
-    const double all = kept(false);
-    const double saved = kept(true);
-    const double hidden = element_ * static_cast<double>(model_.hidden) / sharing_.token_parts();
-    work.saved = bytes(saved);
-    work.boundary = bytes(hidden);
-    work.forward_workspace = bytes(all - saved + 2 * hidden);
-    work.backward_workspace = bytes(all - saved + hidden + element_ * widest_gradients() / sharing_.ranks());
-    work.stash = work.stashed_workspace = bytes(all - saved);  // at most all that is computed again
-  }
-
   const std::vector<Operator>& operators() const { return list_; }
   const Transformer& model() const { return model_; }
   const Batch& batch() const { return batch_; }
+  Recompute recompute() const { return recompute_; }
+  RecomputeParts parts_again() const { return model_.parts_again(recompute_); }
   const LayerSoftware& software() const { return software_of(model_.code, model_.fused_attention); }
   bool is_router(std::size_t i) const {
     return std::any_of(list_.begin(), list_.end(),
                        [&](const Operator& op) { return op.kind == Kind::route && op.from[0] == static_cast<int>(i); });
   }
   bool runs_again(std::size_t i) const { return again_[i] != 0; }
+  /// Whether it runs again and keeps nothing: of named parts, `layernorm` is of the residual stream.
+  /// Source: Megatron-LM, core/transformer/transformer_layer.py: recompute_input_layernorm,
+  /// recompute_pre_mlp_layernorm.
+  bool is_dropped(std::size_t i) const {
+    const bool small = list_[i].kind == Kind::norm && list_[i].in != model_.hidden;
+    return again_[i] != 0 && !(small && parts_again().any());
+  }
+  /// Whether attention's result is kept though it runs again: for the product that reads it.
+  bool keeps_attention(std::size_t i) const {
+    return list_[i].kind == Kind::attention && recompute_ == Recompute::selective && !runs_fused_core();
+  }
   /// Whether it is of an MLP or of experts, after its norm.
   bool is_of_mlp(std::size_t i) const { return mlp_[i] != 0; }
+  /// Whether it gives the residual stream.
+  bool is_residual(std::size_t i) const { return stream_[i] != 0; }
+  /// Numbers of a token of the keys and values that one of `tensor` ranks has and exchanges: a group of
+  /// queries keeps its key and value head whole; torchtitan copies them for each query head.
+  double exchanged_width(std::size_t i, int tensor) const {
+    const Operator& op = list_[i];
+    const auto of_rank = [&](std::size_t n, std::int64_t most, std::int64_t head) {
+      const std::int64_t all = model_.is_torchtitan() ? op.in : std::min(list_[static_cast<std::size_t>(op.from[n])].out, most);
+      return std::max(static_cast<double>(all) / tensor, static_cast<double>(head));
+    };
+    return of_rank(1, op.count * op.key, op.key) + of_rank(2, op.count * op.value, op.value);
+  }
 
   /// Bytes of a token that an operator moves by memory-bound kernels.
   struct Moved {
@@ -123,9 +132,8 @@ class OperatorReading {
   }
 
  private:
-  Bytes bytes(double of_token) const { return Bytes{static_cast<std::int64_t>(of_token * tokens_ + 0.5)}; }
-  bool narrow() const { return is_narrow(model_.products); }
-  bool is_gated(const Operator& op) const { return op.kind == Kind::function && op.from[1] >= 0; }
+  /// Whether the policy runs fused attention again by its own choice, from its inputs to its result.
+  bool runs_fused_core() const { return model_.chooses_parts(recompute_) && model_.fused_attention; }
   /// The last product, and with a norm or experts' sum after it that too.
   bool is_left_out(std::size_t i) const {
     if (!model_.stops_early()) return false;
@@ -141,8 +149,8 @@ class OperatorReading {
     again_.assign(list_.size(), 0);
     const RecomputeParts parts = model_.parts_again(recompute_);
     const bool chosen = model_.chooses_parts(recompute_);
-    const bool own = chosen && model_.fused_attention;
-    mark_mlp();
+    const bool own = runs_fused_core();
+    mark_stream();
     if (chosen && model_.is_torchtitan()) return mark_every_second();
     for (std::size_t i = 1; i < list_.size(); ++i) {
       const Operator& op = list_[i];
@@ -153,14 +161,14 @@ class OperatorReading {
     }
   }
 
-  void mark_mlp() {
+  void mark_stream() {
     mlp_.assign(list_.size(), 0);
+    stream_.assign(list_.size(), 0);
     bool inside = false;
-    int stream = 0;  // the operator that gave the residual stream last
     for (std::size_t i = 1; i < list_.size(); ++i) {
-      const bool residual = list_[i].kind == Kind::sum && list_[i].from[0] == stream;
-      if (residual) stream = static_cast<int>(i);
-      inside = !residual && (inside || (list_[i].kind == Kind::product && list_[i].name.starts_with("feed_forward")));
+      const auto stream = static_cast<std::size_t>(list_[i].from[0]);
+      stream_[i] = list_[i].kind == Kind::sum && (stream == 0 || stream_[stream] != 0);
+      inside = stream_[i] == 0 && (inside || (list_[i].kind == Kind::product && list_[i].name.starts_with("feed_forward")));
       mlp_[i] = inside;
     }
   }
@@ -173,104 +181,15 @@ class OperatorReading {
     }
   }
 
-  /// Bytes of a token that are kept. @param policy  with what runs again left out
-  double kept(bool policy) const {
-    if (policy && recompute_ == Recompute::full) return element_ * static_cast<double>(list_[0].out) / sharing_.token_parts();
-    struct Read {
-      double wide = 0;  ///< numbers of it that operators read in the model's format
-      bool products = false;
-    };
-    std::vector<Read> reads(list_.size());
-    double sum = 0;
-    for (std::size_t i = 1; i < list_.size(); ++i) {
-      const Operator& op = list_[i];
-      const bool again = policy && again_[i] != 0;
-      const auto read = [&](int at, double width) {
-        if (at >= 0) reads[static_cast<std::size_t>(at)].wide = std::max(reads[static_cast<std::size_t>(at)].wide, width);
-      };
-      const auto read_all = [&] {
-        for (const int at : op.from) {
-          if (at >= 0) read(at, width_of(static_cast<std::size_t>(at)));
-        }
-      };
-      switch (op.kind) {
-        case Kind::product:
-          if (narrow() && !is_router(i)) {
-            reads[static_cast<std::size_t>(op.from[0])].products = true;
-          } else {
-            read_all();
-          }
-          break;
-        case Kind::norm:
-          read_all();
-          if (!again) sum += 4.0 / parts_of(i);
-          break;
-        case Kind::attention:
-          read(op.from[0], width_of(static_cast<std::size_t>(op.from[0])));
-          read(op.from[1], width_of(static_cast<std::size_t>(op.from[1])));
-          read(op.from[2], std::min(width_of(static_cast<std::size_t>(op.from[2])), static_cast<double>(op.count * op.value)));
-          if (op.from[3] >= 0) read_all();
-          if (!again) sum += 4.0 * op.count / parts_of(i);
-          if (!again || !model_.chooses_parts(recompute_)) read(static_cast<int>(i), width_of(i));
-          break;
-        case Kind::function:
-          read_all();
-          if (!again && is_gated(op) && !model_.fused_swiglu) sum += element_ * width_of(i) / parts_of(i);
-          break;
-        case Kind::route:
-          if (!again) sum += 4.0 * static_cast<double>(op.in) / parts_of(i);
-          break;
-        case Kind::convolution:
-        case Kind::delta_rule:
-        case Kind::state_space:
-        case Kind::index:
-          read_all();
-          break;
-        default:
-          break;
-      }
-    }
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (policy && again_[i] != 0 && !(list_[i].kind == Kind::attention && !model_.chooses_parts(recompute_))) continue;
-      const bool ids = list_[i].kind == Kind::index;  // of the chosen tokens
-      sum += (ids ? 4 : element_) * reads[i].wide / parts_of(i);
-      if (reads[i].products) sum += bytes_of(model_.products) * width_of(i) / parts_of(i);
-    }
-    return sum;
-  }
-  /// The number of parts of its result of which a rank has one: copies for experts that ranks split by
-  /// their width are on all of them.
-  double parts_of(std::size_t i) const {
-    const Operator& op = list_[i];
-    if (op.kind == Kind::dispatch && !sharing_.whole_experts) return sharing_.token_ranks();
-    return op.gives == Split::tokens || op.gives == Split::partial ? sharing_.token_parts() : sharing_.ranks();
-  }
-  double width_of(std::size_t i) const { return static_cast<double>(list_[i].out * list_[i].copies); }
-
-  /// Numbers of a token of the gradients between a sublayer's norm and its last product, of the
-  /// sublayer that has most.
-  double widest_gradients() const {
-    double most = 0;
-    double sum = 0;
-    for (std::size_t i = 1; i < list_.size(); ++i) {
-      const Operator& op = list_[i];
-      const bool inside =
-          op.gives == Split::width || op.kind == Kind::dispatch || (op.gives == Split::experts && op.out != model_.hidden);
-      sum = op.kind == Kind::sum ? 0 : sum + (inside && op.kind != Kind::rotary ? width_of(i) : 0);
-      most = std::max(most, sum);
-    }
-    return most;
-  }
-
   std::vector<Operator> list_;
   const Transformer& model_;
   const Batch& batch_;
   Recompute recompute_;
-  Sharing sharing_;
   double element_;
   double tokens_;
-  std::vector<char> again_;  ///< [operator] whether it runs again in the backward
-  std::vector<char> mlp_;    ///< [operator]
+  std::vector<char> again_;   ///< [operator] whether it runs again in the backward
+  std::vector<char> mlp_;     ///< [operator]
+  std::vector<char> stream_;  ///< [operator]
 };
 
 }  // namespace tawpipe::detail

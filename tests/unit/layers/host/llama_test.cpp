@@ -55,7 +55,7 @@ Transformer narrow() {
   model.intermediate = 10;
   return model;
 }
-/// Two heads of four: an attention block has 8 x 1 / 2 = 4 rows (activation.hpp's room for scores),
+/// Two heads of four: an attention block has 8 x 1 / 2 = 4 rows (the workspace's room for scores),
 /// so 9 positions make three.
 Transformer in_blocks() {
   return {.name = "in blocks",
