@@ -273,6 +273,19 @@ inline std::string option_of(const ScheduleChoice& choice, std::string_view key,
   return found == choice.options.end() ? std::string{standard} : found->second;
 }
 
+/// Data parallelism by PyTorch's FSDP, whose groups hold copies of each other, or without it by DDP.
+/// @param kept  weights stay gathered from the forward to the backward
+inline void run_by_fsdp(FrameworkJob& job, int groups, bool kept) {
+  job.choice = {"fsdp", {{"prefetch", "1"}, {"reshard", kept ? "off" : "on"}}};
+  job.mesh.data = groups;
+  job.mesh.order = parse_mesh_order("tcsd");
+  job.sharding = groups > 1 ? StateSharding::none : StateSharding::parameters;  // nothing is sharded over the groups
+}
+inline void run_by_ddp(FrameworkJob& job) {
+  job.choice = {"ddp"};
+  job.mesh.order = parse_mesh_order("tcds");
+}
+
 /// Whether the axes of more than one rank are ordered as in `order`.
 inline bool lies_as(const Mesh& mesh, std::string_view order) {
   Mesh wanted = mesh;

@@ -224,13 +224,10 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     }
   } else if (left > 1 && s.context == 1 && s.expert == 1) {
     job.reshard = Reshard::automatic;
-    job.choice = {"fsdp", {{"prefetch", "1"}, {"reshard", s.reshard == "never" ? "off" : "on"}}};
-    job.mesh.data = s.replicate;
-    job.mesh.order = parse_mesh_order("tcsd");
-    if (s.replicate > 1) job.sharding = StateSharding::none;  // nothing is sharded over the groups
+    detail::run_by_fsdp(job, s.replicate, s.reshard == "never");
   } else {
-    job.choice = {"ddp"};
-    job.mesh.order = parse_mesh_order(s.expert > 1 ? "tceds" : "tcds");
+    detail::run_by_ddp(job);
+    if (s.expert > 1) job.mesh.order = parse_mesh_order("tceds");
   }
   job.mesh = job.mesh.over(devices);
   detail::check_batch(read, read.has("training.global_batch_size") ? "training.global_batch_size" : "training.local_batch_size",

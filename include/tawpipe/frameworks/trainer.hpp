@@ -217,8 +217,7 @@ class TrainerReader {
     job.context_exchange =
         among(s_.context_kind, "batch_ring batch_zigzag alltoall") ? ContextExchange::ring : ContextExchange::all_gather;
     const bool kept = s_.reshard == "false" || word == "shard_grad_op" || word == "hybrid_shard_zero2";
-    job.choice = {"ddp"};
-    job.mesh.order = parse_mesh_order("tcds");
+    detail::run_by_ddp(job);
     if (word == "no_shard") {
       job.sharding = StateSharding::none;
     } else if (s_.context > 1) {
@@ -226,10 +225,7 @@ class TrainerReader {
       job.sharding = StateSharding::parameters;
       job.reshard = kept ? Reshard::step : Reshard::microbatch;
     } else {
-      job.choice = {"fsdp", {{"prefetch", "1"}, {"reshard", kept ? "off" : "on"}}};
-      job.mesh.data = replicas;
-      job.mesh.order = parse_mesh_order("tcsd");
-      job.sharding = replicas > 1 ? StateSharding::none : StateSharding::parameters;
+      detail::run_by_fsdp(job, replicas, kept);
     }
     job.mesh = job.mesh.over(devices_);
     // FSDP sums gradients in the format of products, DDP in that of its float32 parameters.

@@ -137,7 +137,7 @@ class YamlJobReader {
         found.job = by_arguments(megatron_test_kind());
         break;
       case YamlKind::primus:
-        found.job = primus();
+        found.job = by_arguments(primus());
         break;
       case YamlKind::nemo:
         found.job = by_arguments(nemo_kind());
@@ -227,10 +227,10 @@ class YamlJobReader {
 
   FrameworkJob by_arguments(const YamlArguments& kind) {
     MegatronYaml yaml = megatron_yaml(kind, text_);
+    if (yaml.model.ends_with(".yaml")) yaml.model.resize(yaml.model.size() - std::string_view{".yaml"}.size());
     GivenJob given = given_;
     const std::string name = known(yaml.model);
     given.model = given.model || !name.empty();
-    if (given.layers == 0 && !name.empty()) given.layers = resolve_model(name).layers;
     FrameworkJob job = megatron_job(std::move(yaml.flags), devices_, given);
     name_model(job, yaml.model, job.model_lacks.empty() ? "the model" : job.model_lacks);
     return job;
@@ -253,21 +253,13 @@ class YamlJobReader {
     overrides_.section = overrides_.before + "overrides.";
     return overrides_;
   }
-  FrameworkJob primus() {
+  /// Primus names a file of a model.
+  YamlArguments primus() {
     const auto& [before, section] = overrides();
-    const Setting* const model = find(before + "model");
     YamlArguments kind = primus_kind(section);
-    const std::string model_key = before + "model";
-    kind.rules.push_back({model_key, "", "@model"});
-    std::string file = model == nullptr ? "" : join(model->values, " ");
-    MegatronYaml yaml = megatron_yaml(kind, text_);
-    if (file.ends_with(".yaml")) file.resize(file.size() - std::string_view{".yaml"}.size());
-    GivenJob given = given_;
-    const std::string name = known(file);
-    given.model = given.model || !name.empty();
-    FrameworkJob job = megatron_job(std::move(yaml.flags), devices_, given);
-    name_model(job, file, "the model");
-    return job;
+    model_key_ = before + "model";
+    kind.rules.push_back({model_key_, "", "@model"});
+    return kind;
   }
   FrameworkJob accelerate_megatron() {
     MegatronYaml yaml = megatron_yaml(accelerate_megatron_kind(), text_);
@@ -307,6 +299,7 @@ class YamlJobReader {
   SettingsText text_;
   int devices_;
   const GivenJob& given_;
+  std::string model_key_ = {};  ///< Primus's
   Overrides overrides_ = {};
 };
 
