@@ -135,41 +135,14 @@ struct Transformer {
   std::int64_t key_width() const {
     return is_latent() ? (query_width() + value_width()) / 2 : std::int64_t{kv_heads} * head_size();
   }
-  /// The width of heads in attention's operations: Q, or the mean of keys' and values'.
-  std::int64_t attention_width() const { return (query_width() + value_width()) / 2; }
   /// Numbers of a token's queries and keys where these are normed, Q + K.
   std::int64_t qk_normed_width() const { return qk_norm == QkNorm::none ? 0 : query_width() + key_width(); }
-  /// Numbers of a token between its normed hidden state and attention, all of which are kept: Q + 2K,
-  /// and queries and keys before their norms; latent: both short vectors before and after their norms,
-  /// queries, keys and values.
-  std::int64_t attention_inputs() const {
-    return is_latent() ? 2 * latent_width() - rope_width + 2 * query_width() + value_width()
-                       : query_width() + 2 * key_width() + qk_normed_width();
-  }
-  /// Numbers of a token that rotary embedding reads and writes: Q + K, or with latent attention 2Q, and
-  /// those that norms of queries and keys or of short vectors do.
-  std::int64_t turned_width() const {
-    return query_width() + (is_latent() ? query_width() : key_width()) + latent_width() + qk_normed_width();
-  }
-  /// Twice the tokens that a token attends to on average, half of itself counted: S; with a window W
-  /// below it (W^2 + 2(S - W)W) / S.
-  double attention_span(std::int64_t sequence) const {
-    const auto all = static_cast<double>(sequence);
-    return window == 0 || window >= sequence ? all : window * (2 * all - window) / all;
-  }
   /// Numbers of both short vectors of latent attention, and of the keys' turned part.
   std::int64_t latent_width() const { return std::int64_t{query_rank} + key_value_rank + rope_width; }
   /// Width of what queries are products of: H, or that of their short vector.
   std::int64_t query_input() const { return query_rank > 0 ? query_rank : hidden; }
   /// Width of all key heads of latent attention without the turned part, which they share.
   std::int64_t unturned_width() const { return query_width() - std::int64_t{heads} * rope_width; }
-  /// Numbers of a token that tensor-parallel ranks gather before attention: H; latent: the short
-  /// vectors, and H where queries are products of it.
-  std::int64_t attention_gathered() const { return is_latent() ? latent_width() + (query_rank > 0 ? 0 : hidden) : hidden; }
-  /// Parameters of the matrices that make the short vectors of latent attention, which
-  /// tensor-parallel ranks do not split: each has all of them, and its own tokens.
-  std::int64_t latent_down_parameters() const { return is_latent() ? hidden * latent_width() : 0; }
-
   /// Whether that many ranks can have whole query, key and value heads each, as many as the others.
   bool divides_heads(int ranks) const { return heads % ranks == 0 && kv_heads % ranks == 0; }
 
@@ -231,10 +204,6 @@ struct Transformer {
   }
   /// Whether the policy is selective by its own choice, without named parts.
   bool chooses_parts(Recompute recompute) const { return recompute == Recompute::selective && !recompute_parts.any(); }
-  /// Whether the policy runs attention again in the backward, and not all of the layer.
-  bool attention_again(Recompute recompute) const {
-    return parts_again(recompute).core_attn || (chooses_parts(recompute) && !is_torchtitan());
-  }
 
   /// Matrices of the MLP: gate, up and down, or two without a gate.
   std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
@@ -268,8 +237,6 @@ struct Transformer {
   std::int64_t layer_expert_parameters() const { return matrices(&Operator::expert_matrices); }
   /// Of all, those that one token passes.
   std::int64_t token_matrix_parameters() const { return matrices(&Operator::active_matrices); }
-  /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
-  std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
   /// Whether its products, but for routers', have biases.
   bool has_biases() const { return qkv_bias || output_bias || mlp_bias; }
   /// Parameters of one layer: matrices, norms, biases.

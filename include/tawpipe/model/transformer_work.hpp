@@ -25,7 +25,7 @@ namespace tawpipe::inline v0 {
 /// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in
 /// the forward (of experts, of those that it passes), as much for the gradient of its input and as
 /// much for that of its weight; the attention core, causal at half, 4 S S Q / 2 a sequence in the
-/// forward (scores and their product with the values; with a window attention_span() for one S) and twice that in the backward,
+/// forward (scores and their product with the values; with a window Operator::span() for one S) and twice that in the backward,
 /// all of it in backward_input. The scores that fused attention computes a second time inside its backward kernel are counted
 /// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches. Recomputation is counted
 /// separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/model/kernel.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -24,6 +25,16 @@ struct StepWork {
     traffic += other.traffic;
     kernels.insert(kernels.end(), other.kernels.begin(), other.kernels.end());
     return *this;
+  }
+  /// Adds those of a stage's kernels that a step runs.
+  void take(const std::vector<Kernel>& all, const StepKernels& own) {
+    bool any = false;
+    for (const Kernel& kernel : all) {
+      if (!own.has(kernel)) continue;
+      any = true;
+      if (kernel.kind == Kernel::Kind::traffic && !kernel.of_weights) traffic += kernel.count * kernel.bytes;
+    }
+    if (any) kernels.push_back(own);
   }
   bool is_some() const { return flops > 0 || traffic > 0 || !kernels.empty(); }
   /// One of so many equal parts.

@@ -98,13 +98,7 @@ class KindOfRank {
                         : pass == KernelPass::backward_weight ? flops.backward_weight
                                                               : flops.forward;
     work.flops = each * static_cast<double>(reading_.batch().tokens()) / parts(i);
-    bool any = false;
-    for (const Kernel& kernel : kernels_) {
-      if (kernel.op != static_cast<std::int16_t>(i) || kernel.pass != pass) continue;
-      any = true;
-      if (kernel.kind == Kernel::Kind::traffic && !kernel.of_weights) work.traffic += kernel.count * kernel.bytes;
-    }
-    if (any) work.kernels.push_back({.op = static_cast<std::int16_t>(i), .layer_kind = number_, .pass = pass});
+    work.take(kernels_, {.op = static_cast<std::int16_t>(i), .layer_kind = number_, .pass = pass});
     return work;
   }
   int parts(std::size_t i) const {

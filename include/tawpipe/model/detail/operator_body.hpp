@@ -120,14 +120,7 @@ class OperatorBody : public BodyExchanges {
                                                               : of.forward;
       work.flops = all.value() / sharing_.ranks();
     }
-    const StepKernels own{.op = static_cast<std::int16_t>(part), .of_edge = true, .pass = pass};
-    bool any = false;
-    for (const Kernel& kernel : of.kernels) {
-      if (!own.has(kernel)) continue;
-      any = true;
-      if (kernel.kind == Kernel::Kind::traffic && !kernel.of_weights) work.traffic += kernel.count * kernel.bytes;
-    }
-    if (any) work.kernels.push_back(own);
+    work.take(of.kernels, {.op = static_cast<std::int16_t>(part), .of_edge = true, .pass = pass});
     return work;
   }
   Gathered gathered(const KindOfRank& of, std::size_t i, std::int64_t width) const {
