@@ -76,12 +76,12 @@ class PipelinePrices {
  private:
   /// Picoseconds of what is around the computations.
   struct Costs {
-    std::vector<double> messages;  ///< [Outline::messages]
+    std::vector<double> messages = {};  ///< [Outline::messages]
     // [stage]
-    std::vector<double> sums;
-    std::vector<double> gathers;
-    std::vector<double> updates;
-    std::vector<double> copies;  ///< of the sum over two ranks that hold it
+    std::vector<double> sums = {};
+    std::vector<double> gathers = {};
+    std::vector<double> updates = {};
+    std::vector<double> copies = {};  ///< of the sum over two ranks that hold it
     bool early_sums = false;
     bool early_gathers = false;
     double last_bucket = 1;  ///< of the first stage's parameters

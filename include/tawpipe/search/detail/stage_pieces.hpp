@@ -50,7 +50,7 @@ struct StagePieces {
   StagePiece before;               ///< the first edge
   StagePiece behind;               ///< the last edge
   std::vector<StagePiece> layers;  ///< [kind] the first of a stage
-  StagePiece next;                 ///< each further one, where all are of one kind
+  StagePiece next = {};            ///< each further one, where all are of one kind
 
   StagePiece stage(const StageWork& work) const {
     StagePiece whole;
