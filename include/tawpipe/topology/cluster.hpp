@@ -156,6 +156,10 @@ class Cluster {
   /// @throws InputError  if the cluster does not describe how that device reaches its host.
   /// Complexity: O(links on the path).
   Route route(Rank source, Rank destination) const;
+  /// Of a route to another node the part in the rank's own.
+  Route to_network(Rank source) const { return through(source, kind_of(node_of(source)).to_network); }
+  /// Of a route from another node the part in the rank's own.
+  Route from_network(Rank destination) const { return through(destination, kind_of(node_of(destination)).from_network); }
 
   /// One group of ranks for each node. Nodes need not be equal.
   DeviceGroups groups_by_node() const {
@@ -181,6 +185,11 @@ class Cluster {
     bool operator==(const Node&) const = default;
   };
 
+  Route through(Rank rank, const std::vector<LinkPath>& paths) const {
+    Route route;
+    add(route, paths[static_cast<std::size_t>(local_index(rank))], node_of(rank));
+    return route;
+  }
   void add(Route& route, const LinkPath& path, NodeId node) const {
     for (const auto link : path) {
       route.links.push_back(LinkId{nodes_[index(node)].first_link + link});

@@ -80,9 +80,9 @@ class PlanSearch : PlanFamilies {
   /// Bounds of what prices say is not the best may prove it, where the budget suffices for all of them.
   void look_at_slow() {
     std::erase_if(slow_, [&](const PlanGroup& group) { return is_dropped(group); });
-    double tasks = 0;
-    for (const PlanGroup& group : slow_) tasks += of_bound * tasks_of(layouts_[group.layout]) * static_cast<double>(group.size());
-    const bool enough = next_ >= order_.size() && static_cast<double>(spent_) + tasks < static_cast<double>(request_.budget);
+    double cost = 0;
+    for (const PlanGroup& group : slow_) cost += cost_of_bounds(group);
+    const bool enough = next_ >= order_.size() && static_cast<double>(spent_) + cost < static_cast<double>(request_.budget);
     if (enough) {
       proves_ = true;
       order_.insert(order_.end(), slow_.begin(), slow_.end());
@@ -174,12 +174,12 @@ class PlanSearch : PlanFamilies {
   /// part of each stage's layers with which it does, the least estimates first. Theirs is a quarter
   /// of the budget, or little where the budget did not suffice for the others.
   void recompute_parts() {
-    const bool complete = next_ >= order_.size();
+    const bool complete = next_ >= order_.size() && (slow_.empty() || proves_);
     if (complete) add_parts_of_layouts();
     part_of_.clear();
     std::stable_sort(parts_.begin(), parts_.end(),
                      [](const PlanCandidate& a, const PlanCandidate& b) { return a.need.usual < b.need.usual; });
-    const std::int64_t most = spent_ + request_.budget / (complete ? 4 : 64);
+    const std::int64_t most = spent_ + request_.budget / (complete ? 4 : 32);
     std::size_t next = 0;
     while (next < parts_.size() && spent_ < most && !result_.stopped) {
       std::vector<PlanCandidate> some;

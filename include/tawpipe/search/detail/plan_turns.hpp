@@ -155,10 +155,10 @@ class PlanTurns : public PlanRounds {
     while (last != next && std::prev(last)->key >= PlanGroup::deferred) --last;
     order_.insert(last, slower, near.end());
   }
-  /// Whether its price or estimate says that it is not the best or does not fit, and its bound, which may
-  /// prove it, costs much.
+  /// Whether its price or estimate says that it is not the best or does not fit. Its bound, which may
+  /// prove it, is found last.
   bool is_slow(const PlanGroup& group) const {
-    if (proves_ || !best_ || request_.cheapest_first || tasks_of(layouts_[group.layout]) <= cheap_tasks) return false;
+    if (proves_ || !best_ || request_.cheapest_first) return false;
     const bool priced = probed_.contains({group.layout, group.begin});
     if (!priced && group.key >= PlanGroup::deferred) return false;
     return group.key > (priced ? 1.005 : 1.15) * to_seconds(best_->summary.makespan);
@@ -182,8 +182,6 @@ class PlanTurns : public PlanRounds {
  private:
   /// Of computations in what is found ahead, about: much of it may be dropped.
   static constexpr double ahead_tasks = 400'000;
-  /// Computations of a replica whose bound is found whatever its price says.
-  static constexpr double cheap_tasks = 2'000;
   /// Tasks of probes, at most.
   static constexpr std::int64_t max_probed = 10'000'000;
   static constexpr std::int64_t to_find_one = 4'000'000;
@@ -359,8 +357,14 @@ class PlanTurns : public PlanRounds {
   std::size_t leading_ = 0;
 
  protected:
-  /// Tasks of a bound for each computation of a replica, about.
-  static constexpr double of_bound = 4;
+  /// Of the budget, about.
+  double cost_of_bounds(const PlanGroup& group) const {
+    constexpr double tasks_of_computation = 4;
+    const PlanLayout& layout = layouts_[group.layout];
+    const bool stages = family_of(group.begin) == ScheduleFamily::pipeline;
+    const double computations = stages ? 2.0 * layout.mesh.pipeline * microbatches_of(request_, layout) : tasks_of(layout);
+    return (2000 + tasks_of_computation * computations) * static_cast<double>(group.size());
+  }
 
   std::vector<PlanGroup> order_;          ///< of all groups
   std::vector<PlanGroup> slow_;           ///< of those that had a turn, is_slow()
