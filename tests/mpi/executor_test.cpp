@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mpi/session_of_tests.hpp"
 #include "support/toy_training.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 
 namespace executor_test {
@@ -43,7 +45,7 @@ ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options
     const Iteration args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
     outcome.results.push_back(executor.run(ToyTokens{model.token_ids}, args, observe));
   }
-  executor.state().for_each_weight([&](ParameterRange range, std::span<double> numbers) {
+  read_weights(executor, [&](ParameterRange range, std::span<const double> numbers) {
     std::copy(numbers.begin(), numbers.end(), outcome.weights.begin() + range.begin);
   });
   return outcome;
@@ -118,6 +120,46 @@ TEST_CASE("every schedule by MPI gives what one device gives, and sends what thr
     }
   }
   CHECK(executed > 20);
+}
+
+TEST_CASE("replicas of every schedule by MPI give what one device gives, and send what threads send") {
+  const int ranks = session_of_tests().ranks();
+  const double clip = 0.01;
+  const Workload whole = support::toy_work(support::toy_model(12, true), 12);
+  const ToyOutcome one = support::train_by_threads(support::toy_alone(whole), steps, {}, clip);
+  int executed = 0;
+  for (const auto& info : shipped().schedules()) {
+    for (const StateSharding sharding :
+         {StateSharding::none, StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters}) {
+      CAPTURE(std::string{info.name});
+      CAPTURE(std::string{name(sharding)});
+      const Mesh mesh = Mesh{.data = sharding == StateSharding::gradients ? ranks : ranks / 2}.over(ranks);
+      std::optional<Schedule> schedule;
+      try {
+        const Workload replica = support::toy_work(support::toy_model(12, true), 12 / mesh.data);
+        schedule =
+            with_gradient_norm(compose(build_schedule(info.name, {replica, DeviceGroups{{mesh.pipeline}}, {}}), whole, mesh,
+                                       {.sharding = sharding, .overlap_gathers = sharding == StateSharding::optimizer}));
+      } catch (const InputError&) {  // sizes that this schedule cannot have
+        continue;
+      }
+      if (schedule->ranks() != ranks) continue;
+      ++executed;
+      const ToyOutcome threads = support::train_by_threads(*schedule, 1, {}, clip);
+      const ToyOutcome outcome = train_by_mpi(*schedule, {}, clip);
+      for (std::size_t i = 0; i < steps; ++i) {
+        CHECK(outcome.results[i].loss() == doctest::Approx(one.results[i].loss()).epsilon(1e-12));
+      }
+      int seen = 0;
+      CHECK(largest_difference(outcome.gradient, one.gradient, seen) < 1e-12);
+      CHECK(largest_difference(outcome.weights, one.weights, seen) < 1e-12);
+      CHECK(outcome.results[0].gradient_norm == doctest::Approx(one.results[0].gradient_norm).epsilon(1e-12));
+      for (std::size_t r = 0; r < outcome.results[0].sent.size(); ++r) {
+        CHECK(outcome.results[0].sent[r].by_payload == threads.results[0].sent[r].by_payload);
+      }
+    }
+  }
+  CHECK(executed > 60);
 }
 
 TEST_CASE("without overlap and with clipping, too: communications on the lane that computes") {

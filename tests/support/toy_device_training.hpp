@@ -76,10 +76,8 @@ inline ToyBits train_f32_by_threads(const tawpipe::Schedule& schedule, int steps
     bits.losses.push_back(result.losses);
     bits.norms.push_back(result.gradient_norm);
   }
-  executor.for_each_rank([&](auto& rank) {
-    rank.for_each_weight([&](tawpipe::ParameterRange range, std::span<float> numbers) {
-      std::copy(numbers.begin(), numbers.end(), bits.weights.begin() + range.begin);
-    });
+  tawpipe::read_weights(executor, [&](tawpipe::ParameterRange range, std::span<const float> numbers) {
+    std::copy(numbers.begin(), numbers.end(), bits.weights.begin() + range.begin);
   });
   return bits;
 }

@@ -13,6 +13,7 @@
 
 #include "schedules.hpp"
 #include "support/toy_layer.hpp"
+#include "tawpipe/execute/executor.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 
 namespace support {
@@ -52,7 +53,7 @@ inline void set_toy_weights(tawpipe::host::RankState<double>& state) {
 struct ToyOutcome {
   std::vector<double> losses;    ///< [step]
   std::vector<double> gradient;  ///< [parameter] of the last step; NaN where no update saw one
-  std::vector<double> weights;   ///< [parameter] at the end
+  std::vector<double> weights;   ///< [parameter] at the end, of a rank that has its new value
   double copies_differ = 0;      ///< the most by which two copies of a weight differ
   std::vector<tawpipe::IterationResult> results;
 };
@@ -75,14 +76,12 @@ inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps,
     outcome.results.push_back(executor.run(ToyTokens{model.token_ids}, args, observe));
     outcome.losses.push_back(outcome.results.back().loss());
   }
-  executor.for_each_rank([&](auto& rank) {
-    rank.for_each_weight([&](tawpipe::ParameterRange range, std::span<double> numbers) {
-      for (std::size_t i = 0; i < numbers.size(); ++i) {
-        double& known = outcome.weights[static_cast<std::size_t>(range.begin) + i];
-        if (!std::isnan(known)) outcome.copies_differ = std::max(outcome.copies_differ, std::abs(known - numbers[i]));
-        known = numbers[i];
-      }
-    });
+  tawpipe::read_weights(executor, [&](tawpipe::ParameterRange range, std::span<const double> numbers) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      double& known = outcome.weights[static_cast<std::size_t>(range.begin) + i];
+      if (!std::isnan(known)) outcome.copies_differ = std::max(outcome.copies_differ, std::abs(known - numbers[i]));
+      known = numbers[i];
+    }
   });
   return outcome;
 }

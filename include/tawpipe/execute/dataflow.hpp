@@ -95,6 +95,9 @@ struct Dataflow {
   std::vector<BufferId> workspace;  ///< [rank] may be none
   /// [rank] pieces of its updates; over all ranks, every parameter once
   std::vector<std::vector<UpdatePiece>> counted;
+  /// [buffer] of weights kept between iterations: those that an iteration leaves as they were before
+  /// its updates, because the next one begins with their gather (Composition::overlap_gathers)
+  std::vector<std::vector<ParameterRange>> stale;
 
   const ComputeFlow& compute(TaskId task) const { return computes[at(task)]; }
   std::span<const UpdatePiece> update(TaskId task) const { return updates[at(task)]; }

@@ -49,7 +49,8 @@ struct AnyRank {
 
 /// A rank's parameters between iterations, as exposed by an executor: each run of weights that it
 /// keeps, including copies, in its number type, and each run of the optimizer's two moments as
-/// `Number`.
+/// `Number`. Weights that a rank first gathers in its next iteration are set but not read: another
+/// rank has their new values.
 template <class R, class Number>
 concept ExecutorRank = requires(R& rank) {
   { rank.rank() } -> std::same_as<Rank>;
@@ -128,8 +129,8 @@ void set_weights(E& executor, Fill&& fill) {
     });
   });
 }
-/// Passes the same, unchanged, to `visit(range, numbers)`. If a rank has weights in float32 and in
-/// fewer bits, the former come last.
+/// Passes the same, unchanged, to `visit(range, numbers)`. Of weights in float32 and in fewer bits
+/// the former only.
 template <Executor E, class Visit>
 void read_weights(E& executor, Visit&& visit) {
   using Number = typename E::Number;

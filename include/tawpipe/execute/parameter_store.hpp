@@ -3,6 +3,7 @@
 // Not: the offsets in those blocks (execute/buffer_plan.hpp) nor the computations.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -112,6 +113,23 @@ class ParameterStore {
         if (!schedule_->is_padding(range)) visit(range, Place{buffer, offset}, content.count());
         offset += range.count();
       }
+    });
+  }
+  /// The same for weights, without those whose new values the rank lacks between iterations.
+  template <class Visit>
+  void for_each_current_weight(Visit&& visit) const {
+    for_each_run(BufferKind::weights, [&](const ParameterRange& range, Place place, std::int64_t count) {
+      const auto give = [&](std::int64_t begin, std::int64_t end) {
+        const ParameterRange part{begin, end};
+        if (part.count() > 0) visit(part, Place{place.buffer, place.offset + begin - range.begin}, count);
+      };
+      std::int64_t reached = range.begin;
+      for (const ParameterRange& stale : flow_->stale[index(place.buffer)]) {
+        if (stale.end <= reached || stale.begin >= range.end) continue;
+        give(reached, stale.begin);
+        reached = std::min(stale.end, range.end);
+      }
+      give(reached, range.end);
     });
   }
 

@@ -311,12 +311,16 @@ class RankParameters {
     });
   }
   /// Calls `visit(range, type, bytes)` for every run of weights that the rank keeps, including
-  /// copies; then, if there are weights in f32, for those, which are more exact.
+  /// copies; or, if the optimizer has weights in f32, for those, which are more exact: another rank
+  /// may have them for what is rounded here.
   template <class Visit>
   void read_weights(Visit&& visit) const {
-    memory_.for_each_weight([&](const ParameterRange& range, const std::byte* at) { get(range, types().weight, at, visit); });
+    if (!types().master) {
+      return memory_.for_each_current_weight(
+          [&](const ParameterRange& range, const std::byte* at) { get(range, types().weight, at, visit); });
+    }
     memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {
-      if (states.master != nullptr) get(range, Dtype::f32, bytes_of(states.master), visit);
+      get(range, Dtype::f32, bytes_of(states.master), visit);
     });
   }
   /// Calls `fill(range, first moments, second moments)` for every run of the rank's optimizer

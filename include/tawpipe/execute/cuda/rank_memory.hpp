@@ -148,6 +148,12 @@ class RankMemory {
     store_.for_each_run(BufferKind::weights,
                         [&](const ParameterRange& range, Place place, std::int64_t) { visit(range, weight_at(place)); });
   }
+  /// The same, without those whose new values the rank lacks between iterations.
+  template <class Visit>
+  void for_each_current_weight(Visit&& visit) const {
+    store_.for_each_current_weight(
+        [&](const ParameterRange& range, Place place, std::int64_t) { visit(range, weight_at(place)); });
+  }
   /// Calls `visit(range, states)` for every run of optimizer states of the rank; each state is f32.
   template <class Visit>
   void for_each_state(Visit&& visit) const {

@@ -29,6 +29,7 @@ TAWPIPE_INLINE Dataflow resolve_dataflow(const Schedule& schedule, Rank only = n
 #include <vector>
 
 #include "tawpipe/execute/detail/dataflow_transfers.hpp"
+#include "tawpipe/execute/detail/renewed_weights.hpp"
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedule/interpret.hpp"
 #include "tawpipe/schedule/parameter_map.hpp"
@@ -45,7 +46,8 @@ class DataflowBuilder {
         only_{only},
         order_{schedule.workload().model().blocks()},
         rooms_{schedule},
-        transfers_{schedule, rooms_, only} {
+        transfers_{schedule, rooms_, only},
+        renewed_{schedule, rooms_} {
     flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
     flow_.counted.resize(flow_.workspace.size());
     gradients_.resize(flow_.workspace.size());
@@ -72,6 +74,7 @@ class DataflowBuilder {
         flow_.flow_of_task.push_back(-1);
       } else if (op == Op::update) {
         std::vector<UpdatePiece> pieces = update(task);
+        renewed_.update(pieces);
         count_once(schedule_.task(task).rank, pieces);
         flow_.flow_of_task.push_back(elsewhere ? -1 : static_cast<std::int32_t>(flow_.updates.size()));
         if (!elsewhere) flow_.updates.push_back(std::move(pieces));
@@ -81,8 +84,10 @@ class DataflowBuilder {
       } else {
         flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.transfers.size()));
         flow_.transfers.push_back(transfers_.resolve(task));
+        renewed_.communication(task);
       }
     }
+    flow_.stale = renewed_.stale();
     return std::move(flow_);
   }
 
@@ -265,6 +270,7 @@ class DataflowBuilder {
   ParameterBlocks order_;
   Rooms rooms_;
   DataflowTransfers transfers_;
+  RenewedWeights renewed_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
   ParameterMap<char> counted_;
   Dataflow flow_;

@@ -163,7 +163,9 @@ class RankState {
   }
   template <class Visit>
   void read_weights(Visit&& visit) {
-    for_each_weight([&](const ParameterRange& range, std::span<T> numbers) { visit(range, dtype, std::as_bytes(numbers)); });
+    store_.for_each_current_weight([&](const ParameterRange& range, Place place, std::int64_t) {
+      visit(range, dtype, std::as_bytes(std::span<const T>{at(place), static_cast<std::size_t>(range.count())}));
+    });
   }
   template <class Fill>
   void set_moments(Fill&& fill) {
