@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -22,16 +24,65 @@ namespace tawpipe::sim {
 
 DeviceGroups resolve_groups(const std::string& cluster) { return resolve_cluster(cluster).groups_by_node(); }
 
+namespace {
+
+/// @throws InputError  naming what no executor runs, with what would be right.
+MeshChoice executed_mesh(const ExecutionRequest& request) {
+  const auto alone = [](std::string_view flag, int number, std::string_view why) {
+    if (number <= 1) return;
+    throw InputError(concat(flag, " ", number, ": ", why, "; leave it out, and share the work by a schedule over the ranks and ",
+                            "--data-parallel"));
+  };
+  alone("--tensor-parallel", request.mesh.tensor, "a stage is computed whole by one rank, with whole matrices");
+  alone("--context-parallel", request.mesh.context, "a stage is computed whole by one rank, with whole sequences");
+  alone("--expert-parallel", request.expert_parallel, "a stage is computed whole by one rank, with all its experts");
+  const MeshChoice choice = resolve_mesh(request);
+  refuse_idle_sharding(choice.sharding, choice.mesh);
+  return choice;
+}
+
+/// How often the model's weights, gradients and two moments, four numbers a parameter, are held by
+/// all ranks together.
+double held_copies(const MeshChoice& choice) {
+  const double replicas = choice.mesh.data;
+  const double sharded = choice.sharding == StateSharding::none        ? 0
+                         : choice.sharding == StateSharding::optimizer ? 2
+                         : choice.sharding == StateSharding::gradients ? 3
+                                                                       : 4;
+  return replicas + sharded / 4 * (1 - replicas);
+}
+
+}  // namespace
+
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes) {
   model.model.dtype = execution_dtype(request);
   model.model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
-  Workload workload{model.model, model.batch, parse_recompute(request.recompute)};
-  workload.over_devices(nodes.ranks());
-  workload.parameter_bytes(trained_bytes(model.model.dtype));
-  Schedule schedule = build_schedule(request.schedule, {.workload = workload,
-                                                        .nodes = nodes,
+  const MeshChoice choice = executed_mesh(request);
+  const Mesh mesh = choice.mesh.over(nodes.ranks());
+  const std::int64_t microbatches = model.batch.microbatches();
+  if (microbatches % mesh.data != 0) {
+    throw InputError(concat(microbatches, " microbatches cannot be shared equally by ", mesh.data,
+                            " data-parallel replicas; choose a multiple of ", mesh.data));
+  }
+  const auto work_of = [&](int replicas) {
+    Batch batch = model.batch;
+    batch.global_batch /= replicas;
+    Workload work{model.model, batch, parse_recompute(request.recompute)};
+    work.over_devices(mesh.pipeline).parameter_bytes(trained_bytes(model.model.dtype));
+    return work;
+  };
+  Schedule schedule = build_schedule(request.schedule, {.workload = work_of(mesh.data),
+                                                        .nodes = mesh.is_plain() ? nodes : mesh.pipeline_nodes(nodes),
                                                         .options = parse_options(request.options),
                                                         .offload = parse_offload(request.offload)});
+  if (!mesh.is_plain()) {
+    schedule = compose(schedule, work_of(1), mesh,
+                       {.sharding = choice.sharding,
+                        .reshard = choice.reshard,
+                        .overlap_gradients = choice.overlap_gradients,
+                        .overlap_gathers = choice.overlap_gathers,
+                        .bucket = choice.bucket});
+  }
   if (request.gradient_norm) schedule = with_gradient_norm(schedule);
   const Diagnostics found = validate(schedule);
   if (!found.ok()) {
@@ -42,14 +93,20 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
   return schedule;
 }
 
-void check_host_memory(const ExecutionModel& model, Dtype dtype, double share) {
+void check_host_memory(const ExecutionRequest& request, const ExecutionModel& model, int here, int ranks) {
   const double memory = machine_memory();
-  const double needed = 4.0 * static_cast<double>(size_bytes(dtype)) * static_cast<double>(model.model.parameters()) * share;
+  const MeshChoice choice = executed_mesh(request);
+  choice.mesh.over(ranks);
+  const double share = static_cast<double>(here) / ranks;
+  const Dtype dtype = execution_dtype(request);
+  const double needed =
+      4.0 * static_cast<double>(size_bytes(dtype)) * static_cast<double>(model.model.parameters()) * share * held_copies(choice);
   if (memory <= 0 || needed <= memory) return;
   const auto shown = [](double bytes) { return format_memory(bytes); };
   throw InputError(concat("training ", model.model.name, " in ", name(dtype), " takes ", shown(needed),
-                          " of this host for weights, gradients and moments, and it has ", shown(memory),
-                          "; choose a smaller model, more hosts, or --backend cuda"));
+                          " of this host for weights, gradients and moments",
+                          choice.mesh.data > 1 ? concat(" of ", choice.mesh.data, " replicas") : "", ", and it has ",
+                          shown(memory), "; choose a smaller model, more hosts, or --backend cuda"));
 }
 
 RunIdentity identity_of(const ExecutionRequest& request) {
@@ -60,6 +117,13 @@ RunIdentity identity_of(const ExecutionRequest& request) {
                        {"--recompute", request.recompute},
                        {"--offload", request.offload},
                        {"--loss-chunk", std::to_string(request.loss_chunk)},
+                       {"--data-parallel", std::to_string(request.mesh.data)},
+                       {"--layout", request.layout},
+                       {"--shard-states", request.shard_states},
+                       {"--reshard", request.reshard},
+                       {"--overlap-grad-reduce", request.overlap_gradients},
+                       {"--overlap-param-gather", request.overlap_gathers},
+                       {"--bucket", std::to_string(request.bucket)},
                        {"--graph", request.graph ? "on" : "off"},
                        {"--zero-cta", request.zero_cta ? "on" : "off"}};
   identity.insert(identity.end(), request.identity.begin(), request.identity.end());
@@ -84,9 +148,10 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, const U
     throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi", "cuda"})));
   }
   if (!request.problem.empty()) throw InputError(request.problem);
-  check_host_memory(model, execution_dtype(request), 1);
+  const DeviceGroups nodes = resolve_groups(request.cluster.empty() ? "1x1" : request.cluster);
+  check_host_memory(request, model, nodes.ranks(), nodes.ranks());
   const auto layers = host_layers<T>(request, model);
-  const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
+  const Schedule schedule = execution_schedule(request, model, nodes);
   // A paced layer sleeps, and so needs a thread but no core: each lane has one.
   const int threads = request.pace.empty() ? 0 : std::numeric_limits<int>::max();
   host::HostExecutor<T, HostLayer<T>, HostOptimizer<T>> executor{

@@ -40,14 +40,16 @@ inline Dtype execution_dtype(const ExecutionRequest& request) {
 /// The ranks of each node of a cluster as given to --cluster.
 DeviceGroups resolve_groups(const std::string& cluster);
 
-/// Builds and validates the schedule of `request` for `model`, in its number format.
-/// @throws InputError  if it cannot be built; ScheduleError  if it is not valid.
+/// Builds and validates the schedule of `request` for `model`, in its number format, with the mesh
+/// around it: the task graph that simulate times for the same flags.
+/// @throws InputError  if it cannot be built, or no executor runs such a mesh; ScheduleError  if it
+/// is not valid.
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes);
 
-/// @throws InputError  if weights, gradients and both moments of the ranks of this host are more
-/// than its memory.
-/// @param share  of the model that these ranks hold, at least
-void check_host_memory(const ExecutionModel& model, Dtype dtype, double share);
+/// @throws InputError  if weights, gradients and both moments of the ranks of this host, with those
+/// of all replicas, are more than its memory, or `ranks` cannot be divided into replicas.
+/// @param here  ranks of this host
+void check_host_memory(const ExecutionRequest& request, const ExecutionModel& model, int here, int ranks);
 
 /// The execution's flags that must be equal on all ranks, before `request.identity`.
 RunIdentity identity_of(const ExecutionRequest& request);

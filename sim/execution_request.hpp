@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "mesh_request.hpp"
 #include "run_identity.hpp"
 
 namespace tawpipe::sim {
 
-/// The flags for executing a schedule.
-struct ExecutionRequest {
+/// The flags for executing a schedule, and the mesh around it.
+struct ExecutionRequest : MeshRequest {
   std::string backend = "host";      ///< or "mpi", "cuda"
   std::int64_t gpus = 0;             ///< for a process without a launcher (cuda); 0: as many as ranks
   std::int64_t task_seconds = 60;    ///< limit for a task (mpi, cuda)

@@ -70,6 +70,42 @@ void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what) 
   add_text(app, "--chart", chart, "Draw " + what + ", as SVG or PNG", "FILE.svg|.png", "Output");
 }
 
+void add_axis_flags(CLI::App& app, MeshRequest& request) {
+  add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
+  add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");
+  add_count(app, "--expert-parallel", request.expert_parallel,
+            "Devices among which each layer's experts are divided, whole (default 1: tensor-parallel devices split all of\n"
+            "them): tensor x context, or a multiple, whose other devices have sequences of their own",
+            "N", "Layout");
+  add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
+            "N", "Layout");
+  add_text(app, "--layout", request.layout,
+           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd, and\n"
+           "tcesd where --expert-parallel adds devices),\n"
+           "or by names, tp-cp-pp-dp",
+           "ORDER", "Layout");
+}
+
+void add_state_flags(CLI::App& app, MeshRequest& request) {
+  add_text(app, "--shard-states", request.shard_states,
+           "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
+           "too (ZeRO-2) or parameters too (FSDP)",
+           "STATES", "Layout");
+  add_text(app, "--reshard", request.reshard,
+           "Parameters are gathered and gradients summed once a step, for each microbatch, or auto (default):\n"
+           "step in a pipeline",
+           "step|microbatch|auto", "Layout");
+  add_text(app, "--overlap-grad-reduce", request.overlap_gradients,
+           "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)", "on|off",
+           "Layout");
+  add_text(app, "--overlap-param-gather", request.overlap_gathers,
+           "New weights are gathered while the next iteration's forwards begin: on or off (default)", "on|off", "Layout");
+  add_count<0>(app, "--bucket", request.bucket,
+               "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
+               "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
+               "PARAMETERS", "Layout");
+}
+
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
                        const std::string& recompute_default) {
   add_text(app, "--cluster", request.cluster,
@@ -139,19 +175,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32), or none: weights\n"
            "are updated themselves",
            "DTYPE|none", "Problem");
-  add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
-  add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");
-  add_count(app, "--expert-parallel", request.expert_parallel,
-            "Devices among which each layer's experts are divided, whole (default 1: tensor-parallel devices split all of\n"
-            "them): tensor x context, or a multiple, whose other devices have sequences of their own",
-            "N", "Layout");
-  add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
-            "N", "Layout");
-  add_text(app, "--layout", request.layout,
-           "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd, and\n"
-           "tcesd where --expert-parallel adds devices),\n"
-           "or by names, tp-cp-pp-dp",
-           "ORDER", "Layout");
+  add_axis_flags(app, request);
   add_text(app, "--layers-per-stage", request.layers_per_stage,
            "Layers of each stage, such as 7,8,8,7, or Megatron-LM's layout, such as Et*7|t*8|t*8|t*7L; auto: balanced with\n"
            "embedding, head and loss; even (default)",
@@ -170,23 +194,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "How tokens get to experts of other devices: all-to-all (default), a copy for each expert, or deepep, as DeepEP and\n"
            "HybridEP send them: one to each node, and one to each device there",
            "HOW", "Layout");
-  add_text(app, "--shard-states", request.shard_states,
-           "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
-           "too (ZeRO-2) or parameters too (FSDP)",
-           "STATES", "Layout");
-  add_text(app, "--reshard", request.reshard,
-           "Parameters are gathered and gradients summed once a step, for each microbatch, or auto (default):\n"
-           "step in a pipeline",
-           "step|microbatch|auto", "Layout");
-  add_text(app, "--overlap-grad-reduce", request.overlap_gradients,
-           "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)", "on|off",
-           "Layout");
-  add_text(app, "--overlap-param-gather", request.overlap_gathers,
-           "New weights are gathered while the next iteration's forwards begin: on or off (default)", "on|off", "Layout");
-  add_count<0>(app, "--bucket", request.bucket,
-               "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
-               "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
-               "PARAMETERS", "Layout");
+  add_state_flags(app, request);
   add_text(app, "--tp-comm-overlap", request.tensor_overlap,
            "Collectives of tensor parallelism overlap the GEMMs before and after them: on or off (default)", "on|off", "Layout");
   add_text(app, "--limit", request.limit,

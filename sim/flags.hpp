@@ -65,6 +65,10 @@ void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
 void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
 /// --report, one page for a browser. @param what  its contents
 void add_report_flag(CLI::App& app, std::string& report, const std::string& what);
+/// The axes of the mesh around a schedule, and their order.
+void add_axis_flags(CLI::App& app, MeshRequest& request);
+/// What the ranks that hold the same parameters share, and when it travels.
+void add_state_flags(CLI::App& app, MeshRequest& request);
 /// The flags for what is to be trained and where.
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
                        const std::string& recompute_default = "full");

@@ -22,13 +22,6 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// Whether the text is the first of two words. @throws InputError  if it is neither.
-bool one_of_two(std::string_view flag, const std::string& text, std::string_view yes, std::string_view no) {
-  if (text == yes) return true;
-  if (text == no) return false;
-  throw InputError(concat(flag, " ", quote(text), " must be ", yes, " or ", no));
-}
-
 /// The tasks that fit into the memory limit. @throws InputError  for an invalid size
 double tasks_within(const std::string& limit) {
   constexpr double bytes_each = 256;
@@ -239,27 +232,7 @@ void check_products(const Problem& problem) {
   }
 }
 
-/// The mesh's expert axis: what --expert-parallel has beyond tensor x context.
-void take_expert_parallel(const Request& request, Mesh& mesh) {
-  if (request.expert_parallel == 0 || request.expert_parallel == 1) return;
-  const std::int64_t others = std::int64_t{mesh.tensor} * mesh.context;
-  if (request.expert_parallel < 1 || others < 1 || request.expert_parallel % others != 0) {
-    throw InputError(concat("--expert-parallel ", request.expert_parallel, " must be a multiple of tensor ", mesh.tensor,
-                            " x context ", mesh.context, " devices, which have experts of their own too, or 1"));
-  }
-  mesh.whole_experts = true;
-  mesh.expert = static_cast<int>(request.expert_parallel / others);
-}
-
 }  // namespace
-
-void refuse_idle_sharding(const Problem& problem) {
-  const bool asked = problem.sharding == StateSharding::gradients || problem.sharding == StateSharding::parameters;
-  if (!asked || problem.mesh.data * problem.mesh.token_ranks() > 1) return;
-  throw InputError(concat("--shard-states ", name(problem.sharding),
-                          " shares states out over data- and context-parallel devices, and there are none; give "
-                          "--data-parallel N, or a schedule that shares them out itself, such as fsdp, zero1 and zero2"));
-}
 
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
@@ -321,18 +294,16 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     problem.stage_cut.embedding = request.embedding_is_layer ? 1 : 0;
     problem.stage_cut.head = request.loss_is_layer ? 1 : 0;
   }
-  problem.mesh = request.mesh;
-  take_expert_parallel(request, problem.mesh);
-  problem.mesh.order = parse_mesh_order(request.layout);
+  const MeshChoice choice = resolve_mesh(request);
+  problem.mesh = choice.mesh;
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
   std::tie(problem.context_exchange, problem.context_inner) = parse_context_flag(request.context_exchange);
   problem.expert_dispatch = parse_expert_dispatch(request.expert_dispatch);
-  problem.sharding = parse_state_sharding(request.shard_states);
-  problem.reshard = parse_reshard(request.reshard);
-  problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");
-  problem.overlap_gathers = one_of_two("--overlap-param-gather", request.overlap_gathers, "on", "off");
-  if (request.bucket < automatic_bucket) throw InputError("--bucket must be a number of parameters, or 0 for a whole stage");
-  problem.bucket = request.bucket;
+  problem.sharding = choice.sharding;
+  problem.reshard = choice.reshard;
+  problem.overlap_gradients = choice.overlap_gradients;
+  problem.overlap_gathers = choice.overlap_gathers;
+  problem.bucket = choice.bucket;
   problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");
   if (!work) problem.parameter_bytes = parameter_bytes(request, model ? model->dtype : Dtype::bf16);
   problem.master_copies = request.master_dtype != "none";

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mesh_request.hpp"
 #include "output_file.hpp"
 #include "run_flags.hpp"
 #include "schedules.hpp"
@@ -21,7 +22,7 @@ namespace tawpipe::sim {
 enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
 
 /// The shared flags as given.
-struct Request {
+struct Request : MeshRequest {
   std::string cluster;
   std::string device;      ///< of all nodes, in place of what `cluster` says; "": as it says, or assumed
   std::string inter_node;  ///< of each adapter, likewise
@@ -49,20 +50,12 @@ struct Request {
   std::string swiglu;            ///< fused or unfused; "": as the code of the layers, a script or a file has it
   std::string dtype;             ///< of weights and activations; "": the model's own, 16 bits
   std::string loss_dtype;        ///< float32 or model; "": the model's own, float32
-  Mesh mesh;
-  int expert_parallel = 1;       ///< devices among which a layer's experts are divided
-  std::string layout = "tcsd";   ///< the order of its axes
   std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
   bool embedding_is_layer = false;
   bool loss_is_layer = false;
   std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
   std::string expert_dispatch = "all-to-all";   ///< or deepep
-  std::string shard_states = "optimizer";
-  std::string reshard = "auto";
-  std::string overlap_gradients = "off";
-  std::string overlap_gathers = "off";
-  std::int64_t bucket = automatic_bucket;  ///< parameters
   std::string tensor_overlap = "off";
   std::string gradient_dtype;  ///< "": the model's
   std::string moment_dtype;    ///< "": float32, or the model's if that is wider
@@ -82,9 +75,6 @@ struct Request {
   std::string gantt;                   ///< a file
   std::vector<std::string> arguments;  ///< of the command line, with those of a --config FILE
 };
-
-/// @throws InputError  if model states are to be shared out over devices of which none hold the same.
-void refuse_idle_sharding(const Problem& problem);
 
 /// @param choose_microbatch  the default of --microbatch: the best size (true) or 1
 /// @param recompute  the default of --recompute

@@ -79,7 +79,7 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines) {
   std::vector<ScheduleChoice> all = compared_entries(request, schedules, !baselines);
   Problem problem = resolve(request, true, nullptr, baselines ? "full" : "auto");
-  refuse_idle_sharding(problem);
+  refuse_idle_sharding(problem.sharding, problem.mesh);
   problem.fold = Fold::automatic;
   std::optional<OutputFile> file;  // opened first, so that an unwritable path is detected before the work
   if (!request.json.empty()) file.emplace(request.json);

@@ -222,7 +222,7 @@ int run_simulate(const Request& given) {
     if (file->times.empty()) findings_in_file = complain_of_findings(request.schedule_file, file->schedule);
   }
   Problem problem = file ? std::move(file->problem) : resolve(request, false);
-  if (!file) refuse_idle_sharding(problem);
+  if (!file) refuse_idle_sharding(problem.sharding, problem.mesh);
   problem.schedules = std::move(schedules);
   Outputs outputs;
   if (!request.timeline.empty()) outputs.timeline.emplace(request.timeline);

@@ -231,8 +231,10 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   if (executor.is_root()) outputs.emplace(request, run, schedule);
   load_start<T>(executor, run);
   Report report{request, executor.is_root()};
-  report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
-                          request.execution.backend, format_count(run.model.model.parameters()), request.execution.dtype,
+  const int replicas = schedule.parts().mesh.data;
+  report.head(fmt::format("{} on {} ranks ({}{}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
+                          request.execution.backend, replicas > 1 ? fmt::format(", {} replicas", replicas) : "",
+                          format_count(run.model.model.parameters()), request.execution.dtype,
                           format_count(run.model.batch.global_batch * run.model.batch.sequence)));
   const auto gathers = executor.gathers();
   if (gathers) {

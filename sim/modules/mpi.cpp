@@ -34,7 +34,7 @@ int run(const ExecutionRequest& request, const ExecutionModel& given, const UseE
     agree_on_run(session, request, [&] {
       const std::vector<int>& hosts = session.host_of();
       const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(session.rank())]);
-      check_host_memory(model, execution_dtype(request), static_cast<double>(here) / session.ranks());
+      check_host_memory(request, model, static_cast<int>(here), session.ranks());
       schedule =
           execution_schedule(request, model, request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster));
       mpi::check_ranks(*schedule, session);

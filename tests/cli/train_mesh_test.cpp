@@ -1,0 +1,138 @@
+// `tawpipe train` and `tawpipe check-numerics` with replicas of a schedule: the same curve and
+// recorded numbers, checkpoints of any mesh under any other, the bytes that simulate tells.
+// Not: the numbers of every schedule (numerics/composed_test.cpp).
+#if TAWPIPE_COMMAND_EXECUTES
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/command.hpp"
+
+using nlohmann::json;
+using support::check_refused;
+using support::Folder;
+using support::run;
+
+namespace train_mesh_test {
+
+const std::string reference = std::string{TAWPIPE_TEST_DATA} + "/llama_golden/A";
+
+class Training {
+ public:
+  Training() {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "the quick brown fox jumps over the lazy dog. ";
+    text_ = folder.write("text.txt", text);
+  }
+  std::string flags(int steps, const std::string& more) const {
+    return "train --model llama-4x32 --data " + text_ + " --sequence 16 --global-batch 8 --warmup 2 --dtype f64 --steps " +
+           std::to_string(steps) + " --decay-steps 8 --json - " + more;
+  }
+  json train(int steps, const std::string& more) const {
+    const auto result = run(flags(steps, more));
+    CAPTURE(more);
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    return json::parse(result.out);
+  }
+
+  const Folder folder;
+
+ private:
+  std::string text_;
+};
+
+void check_same_curve(const json& run, const json& whole) {
+  const std::size_t first = run.at("first_step").get<std::size_t>() - 1;
+  const auto losses = run.at("losses").get<std::vector<double>>();
+  REQUIRE(first + losses.size() == whole.at("losses").size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    CHECK(losses[i] == doctest::Approx(whole.at("losses")[first + i].get<double>()).epsilon(1e-11));
+  }
+}
+
+}  // namespace train_mesh_test
+
+using namespace train_mesh_test;
+
+TEST_CASE("replicas follow the curve of one device, whatever states they share, and the same bits under delays") {
+  const Training training;
+  const json alone = training.train(5, "--schedule 1f1b");
+  for (const std::string& mesh : std::vector<std::string>{
+           "--schedule 1f1b --cluster 2x2 --data-parallel 2 --shard-states none",
+           "--schedule zb-h1 --cluster 2x2 --data-parallel 2",
+           "--schedule interleaved-1f1b --cluster 1x4 --data-parallel 2 --shard-states gradients --layout tp-cp-dp-pp",
+           "--schedule gpipe --cluster 1x4 --data-parallel 4 --shard-states parameters",
+           "--schedule tawpipe --cluster 2x2 --data-parallel 2 --overlap-grad-reduce on --overlap-param-gather on --bucket 1"}) {
+    const json replicas = training.train(5, mesh);
+    check_same_curve(replicas, alone);
+    CHECK(replicas.at("ranks") == 4);
+    CHECK(training.train(5, mesh + " --chaos 50 --chaos-seed 3").at("losses") == replicas.at("losses"));
+  }
+  const auto head = run(training.flags(1, "--json /dev/null --schedule 1f1b --cluster 2x2 --data-parallel 2"));
+  CHECK(head.out.starts_with("1f1b on 4 ranks (host, 2 replicas), "));
+}
+
+TEST_CASE("a checkpoint of any mesh goes on under any other, and bit for bit under its own") {
+  const Training training;
+  const json alone = training.train(6, "--schedule 1f1b");
+  const std::vector<std::string> meshes{
+      "--schedule 1f1b --cluster 2x2 --data-parallel 2 --overlap-param-gather on",
+      "--schedule fsdp --cluster 2x2",
+      "--schedule gpipe --cluster 1x4 --data-parallel 4 --shard-states parameters",
+      "--schedule zb-h1 --cluster 1x4 --data-parallel 2 --shard-states gradients --offload optimizer",
+  };
+  for (std::size_t m = 0; m < meshes.size(); ++m) {
+    const std::string folder = training.folder / ("run" + std::to_string(m));
+    training.train(3, meshes[m] + " --save " + folder);
+    check_same_curve(training.train(6, meshes[(m + 1) % meshes.size()] + " --resume " + folder), alone);
+    const json own = training.train(6, meshes[m] + " --resume " + folder);
+    const json whole = training.train(6, meshes[m]);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(own.at("losses")[i] == whole.at("losses")[3 + i]);
+  }
+}
+
+TEST_CASE("replicas send the bytes of the schedule that they write, as simulate counts them") {
+  const Training training;
+  for (const std::string sharding : {"none", "optimizer", "gradients", "parameters"}) {
+    const std::string file = training.folder / (sharding + ".json");
+    const json trained = training.train(
+        1, "--clip 0 --schedule 1f1b --cluster 2x2 --data-parallel 2 --shard-states " + sharding + " --schedule-out " + file);
+    const auto told = run("simulate --cluster 2x2 --cost roofline --json - --schedule-file " + file);
+    CAPTURE(told.err);
+    REQUIRE(told.code == 0);
+    const json traffic = json::parse(told.out).at("traffic");
+    std::int64_t sent = 0;
+    for (const json& bytes : trained.at("rank_sent_bytes")) sent += bytes.get<std::int64_t>();
+    CHECK(sent == traffic.at("inter_node_bytes").get<std::int64_t>() + traffic.at("intra_node_bytes").get<std::int64_t>());
+  }
+}
+
+TEST_CASE("check-numerics passes with replicas on the recorded run") {
+  for (const std::string sharding : {"none", "optimizer", "gradients", "parameters"}) {
+    const auto result = run("check-numerics --reference " + reference +
+                            " --schedule 1f1b --cluster 2x2 --data-parallel 2 --dtype f64 --shard-states " + sharding);
+    CHECK(result.code == 0);
+    CHECK(result.out.find("EXCEEDED") == std::string::npos);
+  }
+}
+
+TEST_CASE("what no executor runs of a mesh is refused by its flag") {
+  const Training training;
+  const auto refused = [&](const std::string& more, const std::vector<std::string>& parts) {
+    CAPTURE(more);
+    check_refused(run(training.flags(100000, more)), parts);
+  };
+  refused("--tensor-parallel 2 --cluster 1x2", {"--tensor-parallel 2", "whole matrices", "--data-parallel"});
+  refused("--context-parallel 2 --cluster 1x2", {"--context-parallel 2", "whole sequences"});
+  refused("--expert-parallel 2 --cluster 1x2", {"--expert-parallel 2", "all its experts"});
+  refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
+  refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});
+  refused("--shard-states gradients", {"--shard-states gradients", "--data-parallel N"});
+  refused("--data-parallel 2 --cluster 1x2 --shard-states zero", {"zero", "optimizer"});
+  refused("--data-parallel 2 --cluster 1x2 --layout tcs", {"must name tensor (t)"});
+  refused("--data-parallel 2 --cluster 1x2 --overlap-grad-reduce yes", {"--overlap-grad-reduce 'yes' must be on or off"});
+}
+#endif
