@@ -110,6 +110,32 @@ TEST_CASE("replicas send the bytes of the schedule that they write, as simulate 
   }
 }
 
+TEST_CASE("what is trained is the task graph that simulate times for the same flags") {
+  const Training training;
+  const std::string config = training.folder.write(
+      "config.json", R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2,
+          "intermediate_size": 48, "vocab_size": 256})");
+  const std::string file = training.folder / "schedule.json";
+  for (const std::string mesh :
+       {"--shard-states none", "--shard-states gradients", "--overlap-param-gather on --overlap-grad-reduce on --bucket 1",
+        "--shard-states parameters --reshard microbatch --layout tp-cp-dp-pp"}) {
+    CAPTURE(mesh);
+    const std::string flags = "--model " + config +
+                              " --sequence 16 --global-batch 8 --microbatch 1 --schedule zb-h1 --cluster 2x2 --recompute none "
+                              "--data-parallel 2 " +
+                              mesh;
+    training.train(1, "--dtype f32 --clip 0 " + flags + " --schedule-out " + file);
+    const std::string cost = " --cost roofline --json -";
+    const auto asked = run("simulate --dtype float32 --fold off " + flags + cost);
+    const auto trained = run("simulate --cluster 2x2 --schedule-file " + file + cost);
+    CAPTURE(asked.err);
+    REQUIRE(asked.code == 0);
+    for (const char* const key : {"schedule", "tasks", "traffic", "makespan_ps", "communication"}) {
+      CHECK(json::parse(asked.out).at(key) == json::parse(trained.out).at(key));
+    }
+  }
+}
+
 TEST_CASE("check-numerics passes with replicas on the recorded run") {
   for (const std::string sharding : {"none", "optimizer", "gradients", "parameters"}) {
     const auto result = run("check-numerics --reference " + reference +
