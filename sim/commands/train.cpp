@@ -222,6 +222,17 @@ class Report {
   bool enabled_;
 };
 
+/// Bytes by what is sent, of all ranks together; without what is never sent.
+nlohmann::ordered_json sent_by_payload(const std::vector<SentBytes>& ranks) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (int payload = 1; payload < payloads; ++payload) {
+    std::int64_t sent = 0;
+    for (const SentBytes& rank : ranks) sent += rank.by_payload[static_cast<std::size_t>(payload)];
+    if (sent > 0) json[std::string{name(static_cast<Payload>(payload))}] = sent;
+  }
+  return json;
+}
+
 template <class T, class Executor>
 int train(Executor& executor, const TrainRequest& request, const Run& run) {
   using Clock = std::chrono::steady_clock;
@@ -332,6 +343,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     nlohmann::ordered_json sent = nlohmann::ordered_json::array();
     for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());
     json["rank_sent_bytes"] = std::move(sent);
+    json["payload_sent_bytes"] = sent_by_payload(last.sent);
     if (const auto memory = executor.gpu_memory()) {
       json["gpu_memory"] = {{"allocated_bytes", memory->allocated}};
       if (memory->communicators > 0) {

@@ -107,6 +107,10 @@ TEST_CASE("replicas send the bytes of the schedule that they write, as simulate 
     std::int64_t sent = 0;
     for (const json& bytes : trained.at("rank_sent_bytes")) sent += bytes.get<std::int64_t>();
     CHECK(sent == traffic.at("inter_node_bytes").get<std::int64_t>() + traffic.at("intra_node_bytes").get<std::int64_t>());
+    for (const auto& [payload, bytes] : traffic.at("payload").items()) {
+      const auto all = bytes.at("inter_node_bytes").get<std::int64_t>() + bytes.at("intra_node_bytes").get<std::int64_t>();
+      CHECK(trained.at("payload_sent_bytes").value(payload, std::int64_t{0}) == all);
+    }
   }
 }
 

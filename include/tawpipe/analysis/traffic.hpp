@@ -60,16 +60,11 @@ TAWPIPE_INLINE std::vector<std::vector<double>> node_traffic_over_time(const Sch
 #include <tuple>
 
 #include "tawpipe/core/hash_index.hpp"
+#include "tawpipe/schedule/sent_payload.hpp"
 
 namespace tawpipe::inline v0 {
 
 namespace detail {
-
-/// What the peer of an exchange sends back.
-constexpr Payload counterpart(Payload payload) {
-  if (payload == Payload::activations) return Payload::activation_gradients;
-  return payload == Payload::activation_gradients ? Payload::activations : payload;
-}
 
 inline std::int64_t whole_bytes(double bytes) {
   return bytes < 9.2e18 ? static_cast<std::int64_t>(bytes) : beyond_64_bits(std::int64_t{});
@@ -129,9 +124,7 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
         }
         const bool leaves = !cluster.same_node(from, to);
         add(leaves ? total.inter_node_bytes : total.intra_node_bytes);
-        const bool back = image.op == Op::exchange && from != image.rank;
-        const Payload payload = back ? counterpart(task.payload) : task.payload;
-        add(total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0]);
+        add(total.payload_bytes[static_cast<std::size_t>(sent_payload(image, from))][leaves ? 1 : 0]);
         add(total.rank_sent_bytes[index(from)]);
         if (leaves) {
           add(total.node_egress_bytes[index(cluster.node_of(from))]);

@@ -10,6 +10,7 @@
 
 #include "tawpipe/execute/ring_plan.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/sent_payload.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -29,9 +30,9 @@ struct SentBytes {
 /// @param sent  [rank]
 inline void count_sent(const Schedule& schedule, TaskId id, const TransferFlow& flow, std::size_t number_bytes,
                        std::vector<SentBytes>& sent) {
-  const auto payload = static_cast<std::size_t>(schedule.task(id).payload);
   for_each_end(schedule, id, [&](Rank rank, int) {
     const std::size_t numbers = ring_plan(schedule, id, flow, rank, std::max<std::int64_t>(flow.count, 1)).numbers_sent;
+    const auto payload = static_cast<std::size_t>(sent_payload(schedule.task(id), rank));
     sent[index(rank)].by_payload[payload] += static_cast<std::int64_t>(numbers * number_bytes);
   });
 }

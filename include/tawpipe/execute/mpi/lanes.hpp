@@ -232,7 +232,7 @@ class Lanes {
   void finish(std::size_t l) {
     Lane& lane = lanes_[l];
     const Launch& launch = lane.launches[lane.next];
-    const auto payload = static_cast<std::size_t>(schedule_.task(launch.task).payload);
+    const auto payload = static_cast<std::size_t>(sent_payload(schedule_.task(launch.task), Rank{session_.rank()}));
     sent_.by_payload[payload] += lane.transfer.finish();
     times.end[index(launch.task)] = now();
     session_.watch().end(static_cast<int>(l));
