@@ -53,10 +53,6 @@ void check_same_curve(const json& run, const json& whole) {
   }
 }
 
-}  // namespace train_mesh_test
-
-using namespace train_mesh_test;
-
 TEST_CASE("replicas follow the curve of one device, whatever states they share, and the same bits under delays") {
   const Training training;
   const json alone = training.train(5, "--schedule 1f1b");
@@ -166,3 +162,5 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   refused("--data-parallel 2 --cluster 1x2 --overlap-grad-reduce yes", {"--overlap-grad-reduce 'yes' must be on or off"});
 }
 #endif
+
+}  // namespace train_mesh_test

@@ -36,10 +36,6 @@ void for_each_composed(std::int64_t microbatches, Visit&& visit) {
   });
 }
 
-}  // namespace composed_devices_test
-
-using namespace composed_devices_test;
-
 TEST_CASE("replicas on devices give the host executor's bits, in any order of streams and as graphs") {
   for_each_composed(4, [](const Schedule& schedule) {
     const ToyBits host = train_f32_by_threads(schedule, 2);
@@ -86,3 +82,5 @@ TEST_CASE("where the optimizer keeps weights in float32, replicas that share it 
   });
   CHECK(times == std::vector<int>(times.size(), 1));
 }
+
+}  // namespace composed_devices_test

@@ -56,10 +56,6 @@ const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
 const std::vector<StateSharding> all_shardings{StateSharding::none, StateSharding::optimizer, StateSharding::gradients,
                                                StateSharding::parameters};
 
-}  // namespace composed_numerics_test
-
-using namespace composed_numerics_test;
-
 TEST_CASE("two replicas of configuration A under every schedule in f64") {
   check_replicas<double>(training::ReferenceRun{folder + "/A"}, 2, {2}, Recompute::none, all_shardings);
 }
@@ -75,3 +71,5 @@ TEST_CASE("two replicas of a mixture of experts under every schedule in f64") {
   check_replicas<double>(training::ReferenceRun{std::string{TAWPIPE_TEST_DATA} + "/moe_golden/M0"}, 2, {2}, Recompute::none,
                          {StateSharding::optimizer, StateSharding::parameters});
 }
+
+}  // namespace composed_numerics_test

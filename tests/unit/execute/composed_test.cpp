@@ -61,7 +61,8 @@ void check_bytes(const Schedule& schedule, const ToyOutcome& outcome) {
   const Traffic told = traffic(schedule, cluster(schedule.ranks()));
   const auto& sent = outcome.results.front().sent;
   double edges = 0;
-  for (const Task& task : schedule.tasks()) edges += is_collective(task.op) ? std::ssize(schedule.group(task.group)) : 0.0;
+  for (const Task& task : schedule.tasks())
+    edges += is_collective(task.op) ? static_cast<double>(schedule.group(task.group).size()) : 0.0;
   for (std::size_t p = 0; p < payloads; ++p) {
     std::int64_t more = -told.payload_bytes[p][0] - told.payload_bytes[p][1];
     for (const SentBytes& rank : sent) more += rank.by_payload[p];
@@ -70,10 +71,6 @@ void check_bytes(const Schedule& schedule, const ToyOutcome& outcome) {
   if (schedule.parts().mesh.data != 2) return;
   for (std::size_t r = 0; r < sent.size(); ++r) CHECK(sent[r].total() == told.rank_sent_bytes[r]);
 }
-
-}  // namespace composed_test
-
-using namespace composed_test;
 
 TEST_CASE("replicas of every schedule give the losses, gradients and weights of one device, in the bytes that are told") {
   for (const int data : {2, 3}) {
@@ -223,3 +220,5 @@ TEST_CASE("weights and moments of any mesh go on under any other, bit for bit") 
     before = after;
   }
 }
+
+}  // namespace composed_test
