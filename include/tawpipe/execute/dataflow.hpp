@@ -96,7 +96,8 @@ struct Dataflow {
   /// [rank] pieces of its updates; over all ranks, every parameter once
   std::vector<std::vector<UpdatePiece>> counted;
   /// [buffer] of weights kept between iterations: those that an iteration leaves as they were before
-  /// its updates, because the next one begins with their gather (Composition::overlap_gathers)
+  /// its updates, because the next one begins with their gather (Composition::overlap_gathers);
+  /// empty: in no buffer
   std::vector<std::vector<ParameterRange>> stale;
 
   const ComputeFlow& compute(TaskId task) const { return computes[at(task)]; }

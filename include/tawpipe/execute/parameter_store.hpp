@@ -124,7 +124,9 @@ class ParameterStore {
         if (part.count() > 0) visit(part, Place{place.buffer, place.offset + begin - range.begin}, count);
       };
       std::int64_t reached = range.begin;
-      for (const ParameterRange& stale : flow_->stale[index(place.buffer)]) {
+      const std::span<const ParameterRange> stale_ones =
+          flow_->stale.empty() ? std::span<const ParameterRange>{} : flow_->stale[index(place.buffer)];
+      for (const ParameterRange& stale : stale_ones) {
         if (stale.end <= reached || stale.begin >= range.end) continue;
         give(reached, stale.begin);
         reached = std::min(stale.end, range.end);

@@ -46,8 +46,7 @@ class DataflowBuilder {
         only_{only},
         order_{schedule.workload().model().blocks()},
         rooms_{schedule},
-        transfers_{schedule, rooms_, only},
-        renewed_{schedule, rooms_} {
+        transfers_{schedule, rooms_, only} {
     flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
     flow_.counted.resize(flow_.workspace.size());
     gradients_.resize(flow_.workspace.size());
@@ -74,7 +73,7 @@ class DataflowBuilder {
         flow_.flow_of_task.push_back(-1);
       } else if (op == Op::update) {
         std::vector<UpdatePiece> pieces = update(task);
-        renewed_.update(pieces);
+        updates_ = true;
         count_once(schedule_.task(task).rank, pieces);
         flow_.flow_of_task.push_back(elsewhere ? -1 : static_cast<std::int32_t>(flow_.updates.size()));
         if (!elsewhere) flow_.updates.push_back(std::move(pieces));
@@ -84,10 +83,10 @@ class DataflowBuilder {
       } else {
         flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.transfers.size()));
         flow_.transfers.push_back(transfers_.resolve(task));
-        renewed_.communication(task);
+        late_ = late_ || (!updates_ && renews(task));
       }
     }
-    flow_.stale = renewed_.stale();
+    if (late_) flow_.stale = RenewedWeights{schedule_}.stale();
     return std::move(flow_);
   }
 
@@ -251,6 +250,15 @@ class DataflowBuilder {
     }
   }
 
+  /// Whether a task gathers weights in place of those that its members keep.
+  bool renews(TaskId task) const {
+    if (schedule_.task(task).payload != Payload::weights || !gathers(schedule_.task(task).op)) return false;
+    const auto uses = schedule_.uses(task);
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+      return use.access == Access::read_write && schedule_.buffer(use.buffer).kind() == BufferKind::weights;
+    });
+  }
+
   /// Checks that a slot is large enough for what a task writes.
   void check_slots(TaskId id) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
@@ -270,9 +278,10 @@ class DataflowBuilder {
   ParameterBlocks order_;
   Rooms rooms_;
   DataflowTransfers transfers_;
-  RenewedWeights renewed_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
   ParameterMap<char> counted_;
+  bool updates_ = false;  ///< whether there has been one
+  bool late_ = false;     ///< whether weights were gathered in place before
   Dataflow flow_;
 };
 

@@ -17,28 +17,14 @@ namespace tawpipe::inline v0::detail {
 /// Follows new weights from the updates through the messages after them, task by task.
 class RenewedWeights {
  public:
-  /// @param rooms  laid out for each task before it is followed
-  RenewedWeights(const Schedule& schedule, const Rooms& rooms)
-      : schedule_{schedule}, rooms_{rooms}, messages_{schedule}, renewed_(schedule.buffers().size()) {}
-
-  void update(std::span<const UpdatePiece> pieces) {
-    for (const UpdatePiece& piece : pieces) {
-      renewed_[index(piece.weights.buffer)].set(piece.parameters, 1);
-      updated_.set(piece.parameters, 1);
-    }
-  }
-  /// Complexity: O(ends * parts + ranges), once there has been an update.
-  void communication(TaskId id) {
-    if (updated_.empty() || schedule_.task(id).payload != Payload::weights) return;
-    const ParameterMessage& message = messages_.read(id);
-    ParameterMap<char> brought;
-    for (std::size_t part = 0; part < message.parts.size(); ++part) {
-      for (std::size_t end = 0; end < message.ends.size(); ++end) {
-        if (message.gives(part, end)) give(message.parts[part], message.ends[end].given, brought);
-      }
-    }
-    for (const MessageEnd& end : message.ends) {
-      for (const Use& use : end.taken) take(use, brought);
+  /// @pre each update names weights and optimizer states. Complexity: O(uses + ranges).
+  explicit RenewedWeights(const Schedule& schedule)
+      : schedule_{schedule}, rooms_{schedule}, messages_{schedule}, renewed_(schedule.buffers().size()) {
+    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+      rooms_.run(id<TaskId>(t));
+      const Op op = schedule.tasks()[t].op;
+      if (op == Op::update) update(id<TaskId>(t));
+      if (!is_compute(op)) communication(id<TaskId>(t));
     }
   }
 
@@ -62,6 +48,35 @@ class RenewedWeights {
   }
 
  private:
+  void update(TaskId id) {
+    BufferId weights = none<BufferId>;
+    BufferId states = none<BufferId>;
+    for (const Use& use : schedule_.uses(id)) {
+      const ContentKind kind = schedule_.buffer(use.buffer).content.kind();
+      if (kind == ContentKind::weights) weights = use.buffer;
+      if (kind == ContentKind::optimizer_state) states = use.buffer;
+    }
+    for (const ParameterRange& range : rooms_[states].ranges()) {
+      rooms_[weights].for_each_part(range, [&](const ParameterRange& part, std::int64_t) {
+        renewed_[index(weights)].set(part, 1);
+        updated_.set(part, 1);
+      });
+    }
+  }
+  /// Complexity: O(ends * parts + ranges), once there has been an update.
+  void communication(TaskId id) {
+    if (updated_.empty() || schedule_.task(id).payload != Payload::weights) return;
+    const ParameterMessage& message = messages_.read(id);
+    ParameterMap<char> brought;
+    for (std::size_t part = 0; part < message.parts.size(); ++part) {
+      for (std::size_t end = 0; end < message.ends.size(); ++end) {
+        if (message.gives(part, end)) give(message.parts[part], message.ends[end].given, brought);
+      }
+    }
+    for (const MessageEnd& end : message.ends) {
+      for (const Use& use : end.taken) take(use, brought);
+    }
+  }
   void give(PiecesId set, std::span<const BufferId> buffers, ParameterMap<char>& brought) const {
     for (const ParameterRange& range : rooms_.set(set).ranges()) {
       for (const BufferId buffer : buffers) {
@@ -80,7 +95,7 @@ class RenewedWeights {
   }
 
   const Schedule& schedule_;
-  const Rooms& rooms_;
+  Rooms rooms_;
   MessageReader messages_;
   std::vector<ParameterMap<char>> renewed_;  ///< [buffer]
   ParameterMap<char> updated_;               ///< by any rank

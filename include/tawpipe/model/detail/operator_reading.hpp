@@ -58,8 +58,8 @@ class OperatorReading {
   /// Source: Megatron-LM, core/transformer/transformer_layer.py: recompute_input_layernorm,
   /// recompute_pre_mlp_layernorm.
   bool is_dropped(std::size_t i) const {
-    const bool small = list_[i].kind == Kind::norm && list_[i].in != model_.hidden;
-    return again_[i] != 0 && !(small && parts_again().any());
+    const bool of_heads = list_[i].kind == Kind::norm && list_[i].in != model_.hidden;
+    return again_[i] != 0 && !(of_heads && parts_again().any());
   }
   /// Whether attention's result is kept though it runs again: for the product that reads it.
   bool keeps_attention(std::size_t i) const {

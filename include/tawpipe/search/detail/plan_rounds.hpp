@@ -79,14 +79,14 @@ class PlanRounds {
            registry_.info(choice.schedule).family != ScheduleFamily::pipeline;
   }
   /// Whether it is impossible, or another choice gives the same: what any schedule is on one rank; chunks
-  /// of which some have no layer on any rank; or a shard for each device, where there are no more layers.
+  /// of which some have nothing on any rank; or a shard for each device, where there are no more layers.
   bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
     if (layout.mesh.pipeline == 1 && has_plain_ && !registry_.info(choice.schedule).plain) return true;
     if (moves_experts(layout, choice)) return true;
     const int layers = request_.problem.model->layers;
     const auto chunks = choice.options.find("chunks");
     const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
-    if (layout.mesh.pipeline * (looped - 1) >= std::max(1, layers)) return true;
+    if (layout.mesh.pipeline * (looped - 1) >= layers + 2) return true;  // nor an edge
     const auto shards = choice.options.find("shards");
     if (shards == choice.options.end() || shards->second != "layers") return false;
     if (layers > layout.mesh.pipeline) return false;

@@ -36,12 +36,12 @@ class PlanTurns : public PlanRounds {
     const auto part = [](auto done, auto of) { return std::min(1.0, static_cast<double>(done) / static_cast<double>(of)); };
     const double turns = order_.empty() ? 0 : part(next_, order_.size());
     const double rest = in_order_ ? part(spent_ - *in_order_, std::max<std::int64_t>(1, request_.budget / 2)) : 0;
-    const double done = in_order_ ? 0.8 + 0.2 * rest : 0.8 * std::max(turns, part(spent_, request_.budget));
+    told_ = std::max(told_, in_order_ ? 0.8 + 0.2 * rest : 0.8 * std::max(turns, part(spent_, request_.budget)));
     const Plan* best = best_ ? &*best_ : nullptr;
     for (const auto& [which, early] : early_) {
       if (best == nullptr || early.plan.summary.makespan < best->summary.makespan) best = &early.plan;
     }
-    if (!goes_on_({static_cast<std::int64_t>(done * whole), whole, best}))
+    if (!goes_on_({static_cast<std::int64_t>(told_ * whole), whole, best}))
       stop_after_ = std::min(stop_after_, spent_ + to_find_one);
     result_.stopped = spent_ > stop_after_ || (best != nullptr && stop_after_ < never);
   }
@@ -347,6 +347,7 @@ class PlanTurns : public PlanRounds {
   };
 
   std::vector<Ahead> ahead_;
+  double told_ = 0;                         ///< of the progress
   double early_key_ = PlanGroup::deferred;  ///< a better one is simulated early
   std::set<std::pair<std::size_t, std::size_t>> looked_at_early_;
   std::set<std::pair<std::size_t, std::size_t>> probed_;  ///< layout and choice
