@@ -159,10 +159,17 @@ std::string verdict_text(const Planned& planned, const Verdict& verdict, const T
   }
   text += ".\n";
   std::vector<std::string> alike;
+  std::vector<std::size_t> listed;  // one for each schedule and layout, whatever its chunks
   for (const std::size_t i : verdict.alike) {
     const std::string one = concat(plans[i].choice.schedule, " ", layout_text(plans[i]));
-    if (one != concat(use.choice.schedule, " ", layout_text(use)) && std::find(alike.begin(), alike.end(), one) == alike.end())
-      alike.push_back(one);
+    const bool known = std::any_of(listed.begin(), listed.end(), [&](std::size_t other) {
+      return plans[i].choice.schedule == plans[other].choice.schedule && plans[i].layout == plans[other].layout;
+    });
+    if (known || one == concat(use.choice.schedule, " ", layout_text(use)) ||
+        std::find(alike.begin(), alike.end(), one) != alike.end())
+      continue;
+    listed.push_back(i);
+    alike.push_back(one);
   }
   if (!alike.empty()) {
     const std::size_t more = alike.size() - std::min<std::size_t>(alike.size(), 4);
