@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/search/detail/pipeline_price.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/plan_result.hpp"
@@ -166,6 +167,12 @@ class PlanProber {
   /// busiest rank computes.
   PlanProbe price(const PlanLayout& layout, const ScheduleChoice& choice) const {
     PlanProbe found{.cost = 100};
+    const auto chunks = choice.options.find("chunks");
+    const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
+    if (layout.mesh.pipeline * (looped - 1) >= request_.problem.model->layers + 2) {
+      found.fits = false;  // chunks without a layer or an edge come last
+      return found;
+    }
     const auto all = static_cast<std::int64_t>(microbatches_of(request_, layout));
     double busiest = 0;
     const auto of = [&](std::int64_t microbatches) {

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "tawpipe/analysis/extrapolate.hpp"
-#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/search/detail/plan_order.hpp"
 #include "tawpipe/search/layout_bound.hpp"
 #include "tawpipe/search/plan_result.hpp"
@@ -78,18 +77,14 @@ class PlanRounds {
     return layout.mesh.whole_experts && layout.mesh.pipeline > 1 &&
            registry_.info(choice.schedule).family != ScheduleFamily::pipeline;
   }
-  /// Whether it is impossible, or another choice gives the same: what any schedule is on one rank; chunks
-  /// of which some have nothing on any rank; or a shard for each device, where there are no more layers.
+  /// Whether it is impossible, or another choice gives the same: what any schedule is on one rank; or a shard for each
+  /// device, where there are no more layers.
   bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
     if (layout.mesh.pipeline == 1 && has_plain_ && !registry_.info(choice.schedule).plain) return true;
     if (moves_experts(layout, choice)) return true;
-    const int layers = request_.problem.model->layers;
-    const auto chunks = choice.options.find("chunks");
-    const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
-    if (layout.mesh.pipeline * (looped - 1) >= layers + 2) return true;  // nor an edge
     const auto shards = choice.options.find("shards");
     if (shards == choice.options.end() || shards->second != "layers") return false;
-    if (layers > layout.mesh.pipeline) return false;
+    if (request_.problem.model->layers > layout.mesh.pipeline) return false;
     ScheduleOptions devices = choice.options;
     devices["shards"] = "devices";
     return std::any_of(choices_.begin(), choices_.end(), [&](const ScheduleChoice& other) {
