@@ -148,7 +148,10 @@ TAWPIPE_INLINE Traffic traffic(const FoldedSchedule& folded, const Cluster& clus
   return detail::traffic_of(
       folded.schedule, cluster, all_reduce,
       [&](const Task& task, auto&& visit) {
-        for (const Task& image : folded.images(folded.kind_of_any_size(task))) visit(folded.census, image);
+        for (Task image : folded.images(folded.kind_of_any_size(task))) {
+          image.payload = task.payload;  // those of a kind differ in it
+          visit(folded.census, image);
+        }
       },
       [&](const Task& task) { return folded.multiplicity(task); });
 }

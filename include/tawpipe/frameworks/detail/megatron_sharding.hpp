@@ -88,6 +88,8 @@ inline void need_for_megatron_sharding(Reasons& reasons, const FrameworkJob& job
   reasons.add_if(!by_schedule && !by_mesh && job.mesh.data * job.mesh.context * job.mesh.expert > 1 &&
                      job.sharding > StateSharding::optimizer,
                  "gradients and parameters are sharded without pipelines only, as zero2 and fsdp (--shard-states optimizer)");
+  reasons.add_if(by_schedule && job.mesh.whole_experts,
+                 "FSDP around experts that devices have whole is ddp of one rank (--shard-states parameters)");
   reasons.add_if(by_schedule && job.mesh.data > 1, "Megatron-LM's FSDP is over all data-parallel devices");
   reasons.add_if(fsdp && option_of(job.choice, "prefetch", "0") != "1", "FSDP gathers one layer ahead (prefetch=1)");
   reasons.add_if(by_mesh && job.reshard == Reshard::step,
