@@ -166,6 +166,7 @@ class PlanProber {
   /// schedule has not so few, or its steady state has not begun: each microbatch then takes less than the
   /// busiest rank computes.
   PlanProbe price(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    constexpr std::int64_t steps_of_task = 32;  // whose times take as long as a task of a bound, about
     PlanProbe found{.cost = 100};
     const auto chunks = choice.options.find("chunks");
     const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
@@ -178,7 +179,7 @@ class PlanProber {
     const auto of = [&](std::int64_t microbatches) {
       const PipelinePrice price = prices_.price(layout, choice, microbatches);
       found.memory = Bytes{static_cast<std::int64_t>(price.bytes)};
-      found.cost += price.steps / 32;
+      found.cost += price.steps / steps_of_task;
       busiest = price.busiest * 1e-12;
       return price.picoseconds * 1e-12;
     };
@@ -193,7 +194,7 @@ class PlanProber {
     for (std::int64_t few = layout.mesh.pipeline; few <= 2 * layout.mesh.pipeline && found.seconds <= 0; few *= 2) {
       try {
         found.seconds = from(few);
-      } catch (const InputError&) {
+      } catch (const InputError&) {  // not with so few, or not at all
       }
     }
     constexpr double error_of_memory = 1.02;

@@ -161,7 +161,9 @@ class PlanTurns : public PlanRounds {
     if (proves_ || !best_ || request_.cheapest_first) return false;
     const bool priced = probed_.contains({group.layout, group.begin});
     if (!priced && group.key >= PlanGroup::deferred) return false;
-    return group.key > (priced ? 1.005 : 1.15) * to_seconds(best_->summary.makespan);
+    constexpr double above_price = 1.005;  // prices are estimates of bounds within less (pipeline_price_test.cpp)
+    constexpr double above_estimate = 1.15;
+    return group.key > (priced ? above_price : above_estimate) * to_seconds(best_->summary.makespan);
   }
   /// The bounds of the group whose turn it is. They are found together with those of the groups
   /// after it, for all threads to have work; bounds do not depend on when they are found, and those
@@ -279,13 +281,15 @@ class PlanTurns : public PlanRounds {
     const bool doubled = is_doubled(layouts_[layout], choices_[choice]);
     return doubled ? PlanProbe{} : prober_.probe(layouts_[layout], choices_[choice]);
   }
-  /// Unless any schedule on its layout takes longer than something that has a price.
+  /// Whether it has an estimate of its own, and its layout may be faster than the least price.
   bool is_probed(const PlanGroup& group) const {
-    if (holds_[group.layout] == 0 || to_seconds(min_times_[group.layout]) > least_price_) return false;
-    return prober_.is_worth(layouts_[group.layout]) || has_prices(group);
+    return may_beat_prices(group) && (prober_.is_worth(layouts_[group.layout]) || any_price(group));
   }
-  bool has_prices(const PlanGroup& group) const {
-    if (holds_[group.layout] == 0 || to_seconds(min_times_[group.layout]) > least_price_) return false;
+  bool has_prices(const PlanGroup& group) const { return may_beat_prices(group) && any_price(group); }
+  bool may_beat_prices(const PlanGroup& group) const {
+    return holds_[group.layout] != 0 && to_seconds(min_times_[group.layout]) <= least_price_;
+  }
+  bool any_price(const PlanGroup& group) const {
     for (std::size_t choice = group.begin; choice < group.end; ++choice) {
       if (prober_.has_price(layouts_[group.layout], choices_[choice])) return true;
     }
