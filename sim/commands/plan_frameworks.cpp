@@ -11,6 +11,7 @@
 #include "../output_file.hpp"
 #include "interval.hpp"
 #include "parallel.hpp"
+#include "tawpipe/frameworks/written_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
@@ -186,10 +187,9 @@ Today simulate_today(const Planned& planned, TodayFile file) {
 }
 
 std::vector<std::string> changes_from(const Today& today, const Planned& planned, const Plan& plan) {
-  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
-  const FrameworkJob job = job_of(problem, plan.layout, plan.choice);
+  const FrameworkJob job = written_job(planned.request, plan.layout, plan.choice);
   const std::optional<YamlKind> kind = today.file.kind;
-  if (kind && !says(*kind, today.file.framework, job, problem.cluster.ranks())) return {};
+  if (kind && !says(*kind, today.file.framework, job, planned.request.problem.cluster.ranks())) return {};
   return words_of(today.file, today.file.job, job, *planned.request.problem.model);
 }
 
@@ -306,7 +306,7 @@ std::string emitted_text(const Emitted& emitted, const Planned& best) {
     comments.push_back(concat("the program says the rest: the model, sequences of ", problem.sequence, " tokens, recomputation ",
                               recompute_text(runs.request, plan)));
   }
-  return write_job(emitted.framework, job_of(problem, plan.layout, plan.choice), comments);
+  return write_job(emitted.framework, written_job(runs.request, plan.layout, plan.choice), comments);
 }
 
 Json emitted_json(const Emitted& emitted, const Planned& best) {

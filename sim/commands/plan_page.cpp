@@ -13,6 +13,7 @@
 #include "plan_report.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/frameworks/frameworks.hpp"
+#include "tawpipe/frameworks/written_job.hpp"
 #include "tawpipe/report/formatters.hpp"
 
 namespace tawpipe::sim {
@@ -55,10 +56,9 @@ std::optional<Problem> drawn_problem(const Planned& planned, const Plan& plan) {
 std::vector<std::pair<std::string, std::string>> settings_of_use(const Planned& planned) {
   std::vector<std::pair<std::string, std::string>> all;
   const Plan& use = planned.use();
-  const Problem problem = problem_of(planned.request, use.layout, use.choice);
   for (const Framework framework : planned.verdict().runs) {
     const std::string told = concat("tawpipe plan: ", told_text(planned.request, use));
-    all.emplace_back(title(framework), write_job(framework, job_of(problem, use.layout, use.choice), {told}));
+    all.emplace_back(title(framework), write_job(framework, written_job(planned.request, use.layout, use.choice), {told}));
   }
   return all;
 }

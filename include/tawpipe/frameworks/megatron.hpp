@@ -185,12 +185,9 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(!detail::lies_as(job.mesh, "tceds") && !pipeline_first,
                  concat("Megatron-LM does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline ? job.mesh.pipeline * job.chunks() : 1;
-  const int slots = detail::slots_of(job);
-  const StageCut& cut = job.stage_cut;
-  const bool given = pipeline && !cut.layers.empty();
-  reasons.add_if(!given && slots % stages != 0, concat(slots, " layers are not shared equally by ", stages, " stages"));
-  reasons.add_if(given && std::ssize(cut.layers) != stages,
-                 concat("layers are given for ", cut.layers.size(), " stages, and there are ", stages));
+  const auto given = std::ssize(job.stage_cut.layers);
+  reasons.add_if(pipeline && given > 0 && given != stages,
+                 concat("layers are given for ", given, " stages, and there are ", stages));
   reasons.add_if(name == "interleaved-1f1b" && job.microbatches() % job.mesh.pipeline != 0,
                  concat("interleaved 1F1B needs microbatches in multiples of ", job.mesh.pipeline));
   reasons.add_if(job.mesh.context > 1 && job.sequence % (2 * job.mesh.context) != 0,
@@ -233,13 +230,13 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   reasons.add_if(job.model && job.model->shared_gate, "the gate of a shared expert is not written");
   detail::need_for_megatron_latent(reasons, job);
   detail::need_for_megatron_experts(reasons, job);
-  const auto is_count = [](double weight) { return weight == 0 || weight == 1; };
-  detail::need_what_all_need(reasons, job, !cut.balanced && is_count(cut.embedding) && is_count(cut.head));
+  constexpr bool any_cut = true;  // --pipeline-model-parallel-layout
+  detail::need_what_all_need(reasons, job, any_cut);
   return reasons.take();
 }
 
-/// The flags with which Megatron-LM runs the job. @pre megatron_cannot() is empty, and the job has
-/// a model
+/// The flags with which Megatron-LM runs the job. @pre megatron_cannot() is empty, the job has a model, and
+/// the weights of a balanced cut are known, as those of written_job() are
 inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   const Transformer& model = *job.model;
   const std::string& name = job.choice.schedule;
@@ -249,8 +246,12 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.context = job.mesh.context;
   flags.pipeline = pipeline ? job.mesh.pipeline : 1;
   const StageCut& cut = job.stage_cut;
-  if (pipeline && !cut.layers.empty()) {
-    flags.layout = stage_layout(cut);
+  const int stages = flags.pipeline * job.chunks();
+  const auto is_count = [](double weight) { return weight == 0 || weight == 1; };
+  const bool weighs = cut.balanced || !is_count(cut.embedding) || !is_count(cut.head);
+  const bool as_given = pipeline && (!cut.layers.empty() || weighs || detail::slots_of(job) % stages != 0);
+  if (as_given) {
+    flags.layout = stage_layout({.layers = layers_of(cut, model.layers, stages, job.edges_count_as_layers)});
   } else if (name == "interleaved-1f1b") {
     flags.virtual_layers = detail::slots_of(job) / (job.mesh.pipeline * job.chunks());
   }
@@ -262,8 +263,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
       flags.context_levels = concat(inner, " ", flags.context / inner);
     }
   }
-  flags.embedding_counts = job.edges_count_as_layers || (pipeline && cut.embedding == 1);
-  flags.loss_counts = job.edges_count_as_layers || (pipeline && cut.head == 1);
+  flags.embedding_counts = !as_given && (job.edges_count_as_layers || (pipeline && cut.embedding == 1));
+  flags.loss_counts = !as_given && (job.edges_count_as_layers || (pipeline && cut.head == 1));
   flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tceds");
   flags.sequence_parallel = job.sequence_parallel && flags.tensor > 1;
   flags.tensor_overlap = job.tensor_overlap && flags.tensor > 1;

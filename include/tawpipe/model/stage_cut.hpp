@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
@@ -126,6 +127,30 @@ inline std::vector<std::int32_t> balanced_layers(const std::vector<double>& each
   return within(high);
 }
 
+/// [stage] The layers of each, of a model with so many.
+/// @param edges_count  where neither layers nor weights are given, embedding and head count as a layer each
+/// @throws InputError  if layers are given for other stages, or for more or fewer layers
+inline std::vector<std::int32_t> layers_of(const StageCut& cut, std::int32_t total, int stages, bool edges_count = false) {
+  if (!cut.layers.empty()) {
+    if (std::cmp_not_equal(cut.layers.size(), stages)) {
+      throw InputError(
+          concat("layers are given for ", cut.layers.size(), " stages, and this schedule cuts the model into ", stages));
+    }
+    const std::int64_t given = detail::sum_of(cut.layers);
+    if (given != total) throw InputError(concat("the stages have ", given, " layers together, and the model has ", total));
+    return cut.layers;
+  }
+  if (!cut.each.empty()) return balanced_layers(cut.each, stages, cut.embedding, cut.head);
+  if (!cut.is_even()) return balanced_layers(total, stages, cut.embedding, cut.head);
+  const std::int64_t more = edges_count ? 2 : 0;
+  const auto before = [&](int stage) {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(stage * (total + more) / stages - more / 2, 0, total));
+  };
+  std::vector<std::int32_t> layers;
+  for (int stage = 0; stage < stages; ++stage) layers.push_back(before(stage + 1) - before(stage));
+  return layers;
+}
+
 namespace detail {
 
 /// The text with `x*3` and `(xy|)*3` written out. @throws InputError  for invalid text, or more
@@ -204,14 +229,20 @@ inline std::string name(const StageCut& cut) {
   return text;
 }
 
-/// The same as Megatron-LM's layout. @pre !cut.layers.empty()
+/// The same as Megatron-LM's layout, with equal stages that follow each other written once: Et*2|(t*3|)*4t*2L.
+/// @pre !cut.layers.empty()
 inline std::string stage_layout(const StageCut& cut) {
   std::string text = "E";
-  for (std::size_t s = 0; s < cut.layers.size(); ++s) {
-    const std::int32_t layers = cut.layers[s];
-    text += concat(s > 0 ? "|" : "", layers == 0 ? "" : "t", layers > 1 ? concat("*", layers) : std::string{});
+  for (std::size_t stage = 0; stage < cut.layers.size();) {
+    const std::int32_t layers = cut.layers[stage];
+    std::size_t next = stage + 1;  // the last stage has the loss, and no | behind it
+    while (stage > 0 && next + 1 < cut.layers.size() && cut.layers[next] == layers) ++next;
+    const std::string one =
+        concat(layers == 0 ? "" : "t", layers > 1 ? concat("*", layers) : std::string{}, next < cut.layers.size() ? "|" : "L");
+    text += next > stage + 1 ? concat("(", one, ")*", next - stage) : one;
+    stage = next;
   }
-  return text + "L";
+  return text;
 }
 
 /// "even"; "auto", balanced by a cost model; the layers of each stage, "7,8,8,7"; or Megatron-LM's

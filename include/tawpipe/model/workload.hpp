@@ -135,16 +135,6 @@ class Workload {
     return work;
   }
 
-  /// [stage] if they are given or balanced; empty: cut()
-  std::vector<std::int32_t> given_layers(int stages) const;
-
-  /// The first layer of a stage; for the index after the last, the number of layers.
-  std::int32_t cut(int stage, int stages) const {
-    const std::int64_t more = model_->edges_count_as_layers ? 2 : 0;
-    const std::int64_t slot = std::int64_t{stage} * (model_->layers + more) / stages;
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(slot - more / 2, 0, model_->layers));
-  }
-
   static StageWork abstract_stage(Share share, bool first_edge, bool last_edge) {
     constexpr std::int64_t unit = 1'000'000;
     StageWork work;
@@ -174,7 +164,8 @@ namespace tawpipe::inline v0 {
 TAWPIPE_INLINE std::vector<StageWork> Workload::split(int stages) const {
   if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
   std::vector<StageWork> parts;
-  const std::vector<std::int32_t> layers = given_layers(stages);
+  std::vector<std::int32_t> layers;
+  if (model_) layers = layers_of(cut_, model_->layers, stages, model_->edges_count_as_layers);
   std::int32_t next = 0;
   for (int s = 0; s < stages; ++s) {
     const bool first = s == 0;
@@ -183,9 +174,9 @@ TAWPIPE_INLINE std::vector<StageWork> Workload::split(int stages) const {
       parts.push_back(abstract_stage({devices_, stages}, first, last));
       continue;
     }
-    const std::int32_t begin = layers.empty() ? cut(s, stages) : next;
-    next = layers.empty() ? cut(s + 1, stages) : begin + layers[static_cast<std::size_t>(s)];
-    parts.push_back(stage(begin, next - begin, first, last));
+    const std::int32_t count = layers[static_cast<std::size_t>(s)];
+    parts.push_back(stage(next, count, first, last));
+    next += count;
   }
   return parts;
 }
@@ -203,22 +194,6 @@ TAWPIPE_INLINE std::vector<StageWork> Workload::units() const {
   }
   parts.push_back(stage(model_->layers, 0, false, true));
   return parts;
-}
-
-TAWPIPE_INLINE std::vector<std::int32_t> Workload::given_layers(int stages) const {
-  if (!model_ || cut_.is_even()) return {};
-  if (cut_.layers.empty() && !cut_.each.empty()) return balanced_layers(cut_.each, stages, cut_.embedding, cut_.head);
-  if (cut_.layers.empty()) return balanced_layers(model_->layers, stages, cut_.embedding, cut_.head);
-  if (std::cmp_not_equal(cut_.layers.size(), stages)) {
-    throw InputError(
-        concat("layers are given for ", cut_.layers.size(), " stages, and this schedule cuts the model into ", stages));
-  }
-  std::int64_t total = 0;
-  for (const std::int32_t layers : cut_.layers) total += layers;
-  if (total != model_->layers) {
-    throw InputError(concat("the stages have ", total, " layers together, and the model has ", model_->layers));
-  }
-  return cut_.layers;
 }
 
 }  // namespace tawpipe

@@ -37,6 +37,17 @@ TEST_CASE("layers are given as numbers or as Megatron-LM's layout") {
   CHECK(parse_stage_cut("E|(t|)*2(t|t)*2|L").layers == Layers{0, 1, 1, 1, 2, 1, 0});  // t|t t|t: t, tt, t
 }
 
+TEST_CASE("equal stages that follow each other are written once in Megatron-LM's layout") {
+  const auto written = [](const Layers& layers) { return stage_layout({.layers = layers}); };
+  CHECK(written({2, 3, 3, 3, 3, 2, 2}) == "Et*2|(t*3|)*4t*2|t*2L");
+  CHECK(written({4, 4, 4, 4}) == "Et*4|(t*4|)*2t*4L");
+  CHECK(written({0, 0, 0, 1, 0}) == "E|(|)*2t|L");
+  CHECK(written({5, 4}) == "Et*5|t*4L");
+  CHECK(written({9}) == "Et*9L");
+  for (const Layers& layers : {Layers{2, 3, 3, 3, 3, 2, 2}, {0, 0, 0, 1, 0}, {1, 1, 1, 1, 1}, {7}})
+    CHECK(parse_stage_cut(written(layers)).layers == layers);
+}
+
 TEST_CASE("what cannot be is named") {
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{{"E7,8xL", "'7' is none of"},
                                                                                   {"t|tL", "the first is E"},
