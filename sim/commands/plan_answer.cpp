@@ -103,50 +103,24 @@ std::string no_layout(const PlanRequest& request) {
                                          : std::string{});
 }
 
-/// Adds what a search found with all plans' `offload` in host memory.
-void take_plans(PlanResult& result, PlanResult found, const Offload& offload) {
-  for (Plan& plan : found.plans) plan.layout.offload = offload;
-  add_plans(result, std::move(found.plans));
-  for (std::int64_t PlanCounts::*count : {&PlanCounts::candidates, &PlanCounts::impossible, &PlanCounts::memory,
-                                          &PlanCounts::time, &PlanCounts::simulated, &PlanCounts::left})
-    result.counts.*count += found.counts.*count;
-  result.bound = std::min({result.bound, found.bound, result.plans.front().summary.makespan});
-  result.proven_best = result.proven_best && found.proven_best;
-  result.stopped = result.stopped || found.stopped;
-  result.timed_out = result.timed_out || found.timed_out;
-}
-
 }  // namespace
 
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
   Planned planned{flags, std::move(request), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
-  const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
-  const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
-  planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, what); });
+  planned.result = search_with_host(planned, planned.request, what, watch);
   if (planned.result.counts.layouts == 0 && !planned.result.stopped) throw InputError(no_layout(planned.request));
   const auto ended = [&] { return planned.result.stopped || planned.result.timed_out; };
   if (!ended() && flags.emit.empty() && flags.today.empty()) add_framework_plans(planned, watch);
   if (!planned.result.stopped && flags.emit.empty()) add_framework_options(planned.request, planned.result);
-  const auto with_offload = [&](const Offload& offload) {
-    PlanFlags more = flags;
-    more.base.offload = name(offload);
-    PlanRequest asked = planned.request;
-    asked.seconds = planned.seconds_left();
-    asked.offload.clear();
-    asked.problem.offload = offload;
-    return search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
-  };
-  // What is tried in host memory for plans that nearly fit may be needed by all, or better for
-  // others.
+  // What is tried in host memory for plans that nearly fit may be needed by all.
   for (const Offload& offload : planned.request.offload) {
     if (!planned.result.plans.empty() || ended() || planned.result.counts.left > 0) break;
-    Planned found = with_offload(offload);
+    PlanFlags more = flags;
+    more.base.offload = name(offload);
+    PlanRequest asked = with_offload_for_all(planned, planned.request, offload);
+    Planned found = search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
     if (!found.result.plans.empty()) return found;
-  }
-  if (!planned.result.plans.empty() && planned.result.plans.front().layout.offload && !ended()) {
-    const Offload offload = *planned.result.plans.front().layout.offload;
-    take_plans(planned.result, with_offload(offload).result, offload);
   }
   return planned;
 }

@@ -1,4 +1,4 @@
-// Plans that frameworks run, added to those of a search among all.
+// Searches that follow a search among all: with something in host memory, and for what frameworks run.
 #include "plan_runnable.hpp"
 
 #include <algorithm>
@@ -10,6 +10,37 @@
 #include "tawpipe/search/predict.hpp"
 
 namespace tawpipe::sim {
+
+PlanRequest with_offload_for_all(const Planned& planned, PlanRequest request, const Offload& offload) {
+  request.seconds = planned.seconds_left();
+  request.offload.clear();
+  request.problem.offload = offload;
+  return request;
+}
+
+PlanResult search_with_host(const Planned& planned, const PlanRequest& request, std::string_view what, const PlanWatch& watch) {
+  const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
+  const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
+  const auto search = [&](const PlanRequest& asked, std::string_view name) {
+    return plan(asked, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, name); });
+  };
+  PlanResult result = search(request, what);
+  if (result.stopped || result.timed_out || result.plans.empty() || !result.plans.front().layout.offload) return result;
+  const Offload offload = *result.plans.front().layout.offload;
+  PlanRequest asked = with_offload_for_all(planned, request, offload);
+  asked.faster_than = result.plans.front().summary.makespan;
+  PlanResult found = search(asked, concat(what, " with ", name(offload), " in host memory"));
+  for (Plan& plan : found.plans) plan.layout.offload = offload;
+  add_plans(result, std::move(found.plans));
+  for (std::int64_t PlanCounts::*count : {&PlanCounts::candidates, &PlanCounts::impossible, &PlanCounts::memory,
+                                          &PlanCounts::time, &PlanCounts::simulated, &PlanCounts::left})
+    result.counts.*count += found.counts.*count;
+  result.bound = std::min({result.bound, found.bound, result.plans.front().summary.makespan});
+  result.proven_best = result.proven_best && found.proven_best;
+  result.stopped = found.stopped;
+  result.timed_out = found.timed_out;
+  return result;
+}
 
 void add_plans(PlanResult& result, std::vector<Plan> found) {
   std::move(found.begin(), found.end(), std::back_inserter(result.plans));
@@ -65,12 +96,11 @@ void add_framework_plans(Planned& planned, const PlanWatch& watch) {
   PlanRequest asked = for_framework(Framework::megatron, planned.request);
   asked.problem = planned.request.problem;
   asked.seconds = planned.seconds_left();
-  const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
-  const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
-  PlanResult found = plan(asked, shipped(), parallel, [&](PlanProgress now) {
-    now.best = nullptr;  // the best of all is known
-    return watch(now, planned, "planning for Megatron-LM");
-  });
+  PlanResult found =
+      search_with_host(planned, asked, "planning for Megatron-LM", [&](PlanProgress now, const Planned& of, auto name) {
+        now.best = nullptr;  // the best of all is known
+        return watch(now, of, name);
+      });
   std::erase_if(found.plans, [&](const Plan& plan) {
     return std::any_of(result.plans.begin(), result.plans.end(), [&](const Plan& one) {
       return one.layout == plan.layout && one.choice.schedule == plan.choice.schedule &&

@@ -1,4 +1,4 @@
-// Plans that frameworks run, added to those of a search among all.
+// Searches that follow a search among all: with something in host memory, and for what frameworks run.
 // Not: the plan as a framework's settings (plan_frameworks.hpp).
 #pragma once
 
@@ -9,6 +9,12 @@
 
 namespace tawpipe::sim {
 
+/// The request with something of all candidates in host memory, and what is left of the time.
+PlanRequest with_offload_for_all(const Planned& planned, PlanRequest request, const Offload& offload);
+/// One search, and where its best plan has something in host memory another one for what is faster with
+/// that for all.
+/// @param what  its name, for `watch`
+PlanResult search_with_host(const Planned& planned, const PlanRequest& request, std::string_view what, const PlanWatch& watch);
 /// Adds what another search found: no schedule of a plan is among the losses.
 void add_plans(PlanResult& result, std::vector<Plan> found);
 /// The option "chunks" of a schedule; empty: it has none.

@@ -69,6 +69,8 @@ struct PlanRequest {
   /// by the clock, beside `budget`: after so long the best so far is the answer, or soon after the first;
   /// 0: no limit
   double seconds = 0;
+  /// only plans that take less are looked for; none: any
+  std::optional<Duration> faster_than = {};
   /// layouts of few tasks are looked at first, not those that look fastest
   bool cheapest_first = false;
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:

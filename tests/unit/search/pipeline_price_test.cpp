@@ -64,43 +64,69 @@ double quantile(std::vector<double> errors, double part) {
   return errors[static_cast<std::size_t>(part * static_cast<double>(errors.size() - 1))];
 }
 
-TEST_CASE("a pipeline's price is the estimate of its bound, and its memory that of the fullest rank") {
+/// Of prices relative to bounds, and to some simulations.
+struct Errors {
+  std::vector<double> times = {};
+  std::vector<double> above = {};  ///< by how much a price is greater
+  std::vector<double> memories = {};
+  std::vector<double> simulated = {};
+};
+
+void add_errors(Errors& errors, const PlanRequest& request, int draws) {
   support::Random random{7};
-  std::vector<double> times;
-  std::vector<double> memories;
-  std::vector<double> simulated;
-  for (const bool overlap : {false, true}) {
-    for (const char* model : {"llama-2-13b", "qwen3-30b-a3b", "deepseek-v2-lite"}) {
-      Space space{request_of("dgx-h100*4", model, 4096, 64, overlap)};
-      detail::PipelinePrices prices{space.request, shipped(), space.known};
-      for (int draw = 0; draw < 60; ++draw) {
-        const std::optional<Drawn> one = space.draw(random, prices);
-        if (!one) continue;
-        const Problem problem = problem_of(space.request, one->layout, one->choice);
-        const auto microbatches = static_cast<std::int64_t>(detail::microbatches_of(space.request, one->layout));
-        std::optional<MinNeed> need;
-        try {
-          need = Predictor{problem, shipped()}.least(one->choice);
-        } catch (const InputError&) {
-          continue;  // cannot be; it may have a price
-        }
-        const detail::PipelinePrice price = prices.price(one->layout, one->choice, microbatches);
-        times.push_back(std::abs(price.picoseconds * 1e-12 / to_seconds(need->usual) - 1));
-        memories.push_back(std::abs(price.bytes / static_cast<double>(need->memory.value()) - 1));
-        if (draw % 4 == 0) {
-          const Duration whole = Predictor{problem, shipped()}.best().summary.makespan;
-          simulated.push_back(std::abs(price.picoseconds * 1e-12 / to_seconds(whole) - 1));
-        }
-      }
+  Space space{request};
+  detail::PipelinePrices prices{space.request, shipped(), space.known};
+  for (int draw = 0; draw < draws; ++draw) {
+    const std::optional<Drawn> one = space.draw(random, prices);
+    if (!one) continue;
+    const Problem problem = problem_of(space.request, one->layout, one->choice);
+    const auto microbatches = static_cast<std::int64_t>(detail::microbatches_of(space.request, one->layout));
+    std::optional<MinNeed> need;
+    try {
+      need = Predictor{problem, shipped()}.least(one->choice);
+    } catch (const InputError&) {
+      continue;  // cannot be; it may have a price
     }
+    const detail::PipelinePrice price = prices.price(one->layout, one->choice, microbatches);
+    errors.above.push_back(price.picoseconds * 1e-12 / to_seconds(need->usual) - 1);
+    errors.times.push_back(std::abs(errors.above.back()));
+    errors.memories.push_back(std::abs(price.bytes / static_cast<double>(need->memory.value()) - 1));
+    if (draw % 4 != 0) continue;
+    const Duration whole = Predictor{problem, shipped()}.best().summary.makespan;
+    errors.simulated.push_back(std::abs(price.picoseconds * 1e-12 / to_seconds(whole) - 1));
   }
-  REQUIRE(times.size() > 100);
-  CHECK(quantile(times, 0.5) < 0.002);
-  CHECK(quantile(times, 0.95) < 0.02);
-  CHECK(quantile(memories, 0.5) < 0.02);
-  CHECK(quantile(memories, 0.95) < 0.12);
-  CHECK(quantile(simulated, 0.5) < 0.02);
-  CHECK(quantile(simulated, 0.9) < 0.05);
+}
+
+TEST_CASE("a pipeline's price is the estimate of its bound, and its memory that of the fullest rank") {
+  Errors errors;
+  for (const bool overlap : {false, true}) {
+    for (const char* model : {"llama-2-13b", "qwen3-30b-a3b", "deepseek-v2-lite"})
+      add_errors(errors, request_of("dgx-h100*4", model, 4096, 64, overlap), 60);
+  }
+  REQUIRE(errors.times.size() > 100);
+  CHECK(quantile(errors.times, 0.5) < 0.002);
+  CHECK(quantile(errors.times, 0.95) < 0.02);
+  CHECK(quantile(errors.memories, 0.5) < 0.02);
+  CHECK(quantile(errors.memories, 0.95) < 0.12);
+  CHECK(quantile(errors.simulated, 0.5) < 0.02);
+  CHECK(quantile(errors.simulated, 0.9) < 0.05);
+}
+
+TEST_CASE("with states in host memory a price is nearly as good, with activations there it is no greater") {
+  for (const Offload& offload : {Offload{.optimizer = true}, Offload{.activations = true, .optimizer = true}}) {
+    CAPTURE(name(offload));
+    Errors errors;
+    for (const char* model : {"llama-2-13b", "qwen3-30b-a3b"}) {
+      PlanRequest request = request_of("dgx-h100*4", model, 4096, 64, true);
+      request.problem.offload = offload;
+      add_errors(errors, request, 60);
+    }
+    REQUIRE(errors.times.size() > 40);
+    CHECK(quantile(errors.above, 0.95) < 0.005);
+    CHECK(quantile(errors.times, 0.5) < (offload.activations ? 0.04 : 0.01));
+    if (!offload.activations) CHECK(quantile(errors.times, 0.95) < 0.06);
+    CHECK(quantile(errors.memories, 0.5) < (offload.activations ? 0.05 : 0.02));
+  }
 }
 
 TEST_CASE("prices of few microbatches tell those of many") {
@@ -133,6 +159,8 @@ TEST_CASE("only what an outline tells has a price") {
   CHECK_FALSE(prices.has(other, {"1f1b"}));
   other = layout;
   other.offload = Offload{.activations = true};
+  CHECK(prices.has(other, {"1f1b"}));
+  other.offload->layers = 2;
   CHECK_FALSE(prices.has(other, {"1f1b"}));
 }
 

@@ -15,9 +15,9 @@
 #include <variant>
 #include <vector>
 
-#include "tawpipe/schedule/buckets.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/detail/outline.hpp"
+#include "tawpipe/search/detail/pipeline_costs.hpp"
 #include "tawpipe/search/detail/stage_pieces.hpp"
 #include "tawpipe/search/plan_result.hpp"
 #include "tawpipe/search/plan_space.hpp"
@@ -27,7 +27,7 @@ namespace tawpipe::inline v0::detail {
 /// An iteration's time, and the memory of the fullest rank.
 struct PipelinePrice {
   double picoseconds = 0;
-  double busiest = 0;  ///< computing of the rank that computes longest, a microbatch, in picoseconds
+  double busiest = 0;  ///< of the rank that computes, or copies out, longest, a microbatch, in picoseconds
   double bytes = 0;
   std::int64_t steps = 0;  ///< that were looked at
 };
@@ -43,14 +43,14 @@ class PipelinePrices {
   }
 
   /// Whether an outline tells all of it: stages stay where they are, their layers are alike in what is
-  /// computed again, and nothing lies in host memory; all nodes are equal. More ranks than layers have
-  /// no price.
+  /// computed again and what lies in host memory; all nodes are equal. More ranks than layers have no
+  /// price.
   bool has(const PlanLayout& layout, const ScheduleChoice& choice) const {
     const Transformer& model = *request_.problem.model;
     if (!uniform_ || layout.mesh.pipeline == 1 || layout.mesh.pipeline > model.layers || layout.recompute_layers > 0)
       return false;
-    if (model.recompute_layers > 0 || layout.offload.value_or(request_.problem.offload).any()) return false;
-    if (sharding_of(layout) > StateSharding::optimizer) return false;
+    if (model.recompute_layers > 0 || offload_of(request_, layout).layers > 0) return false;
+    if (sharding_of(request_, layout) > StateSharding::optimizer) return false;
     const auto order = choice.options.find("order");
     return registry_.info(choice.schedule).family == ScheduleFamily::pipeline &&
            (order == choice.options.end() || order->second == "paper");
@@ -67,27 +67,23 @@ class PipelinePrices {
     std::vector<StagePiece> stages;
     for (const StageWork& stage : cut_of(layout, pieces, static_cast<int>(outline.stages.size())))
       stages.push_back(pieces.stage(stage));
-    const Costs costs = costs_of(layout, outline, stages);
-    return {path(outline, stages, costs), busiest(outline, stages) / static_cast<double>(microbatches),
-            memory(layout, outline, stages), static_cast<std::int64_t>(outline.steps.size())};
+    const PipelineCosts costs = pipeline_costs(request_, layout, workload_for_costs(), outline, stages, known_);
+    double whole = path(outline, stages, costs);
+    double busy = busiest(outline, [&](const Outline::Step& step) {
+      return stages[static_cast<std::size_t>(step.stage)].times[StagePiece::of(step.op)];
+    });
+    if (!costs.saved.empty()) {
+      const double copies = busiest(outline, [&](const Outline::Step& step) {
+        return step.op == Op::forward ? costs.saved[static_cast<std::size_t>(step.stage)] : 0;
+      });
+      whole = std::max(whole, copies);
+      busy = std::max(busy, copies);
+    }
+    return {whole, busy / static_cast<double>(microbatches), memory(layout, outline, stages),
+            static_cast<std::int64_t>(outline.steps.size())};
   }
 
  private:
-  /// Picoseconds of what is around the computations.
-  struct Costs {
-    std::vector<double> messages = {};  ///< [Outline::messages]
-    // [stage]
-    std::vector<double> sums = {};
-    std::vector<double> gathers = {};
-    std::vector<double> updates = {};
-    std::vector<double> copies = {};  ///< of the sum over two ranks that hold it
-    bool early_sums = false;
-    bool early_gathers = false;
-    double last_bucket = 1;  ///< of the first stage's parameters
-  };
-
-  StateSharding sharding_of(const PlanLayout& layout) const { return layout.sharding.value_or(request_.problem.sharding); }
-
   /// Where the same is found for several, by its key; made outside the lock.
   template <class Map, class Make>
   const typename Map::mapped_type& find(Map& known, typename Map::key_type key, Make&& make) {
@@ -116,8 +112,7 @@ class PipelinePrices {
       const ScheduleRequest asked{.workload = workload_of(problem),
                                   .nodes = DeviceGroups::even(layout.mesh.pipeline, 1),
                                   .options = choice.options,
-                                  .device_memory = problem.cluster.device(Rank{0}).memory,
-                                  .offload = problem.offload};
+                                  .device_memory = problem.cluster.device(Rank{0}).memory};
       return Outline{registry_.build(choice.schedule, asked)};
     });
   }
@@ -164,78 +159,6 @@ class PipelinePrices {
     });
   }
 
-  Costs costs_of(const PlanLayout& layout, const Outline& outline, const std::vector<StagePiece>& stages) {
-    return std::visit([&](const auto& cost) { return costs_of(layout, outline, stages, cost); }, request_.problem.cost);
-  }
-  template <CostModel Cost>
-  Costs costs_of(const PlanLayout& layout, const Outline& outline, const std::vector<StagePiece>& stages, const Cost& cost) {
-    const Problem& problem = request_.problem;
-    const ParameterBytes& sizes = problem.parameter_bytes;
-    const Mesh& mesh = layout.mesh;
-    const bool shards = sharding_of(layout) == StateSharding::optimizer;
-    Costs costs{.early_sums = problem.overlap_gradients, .early_gathers = problem.overlap_gathers && shards};
-    Schedule::Parts parts;
-    parts.ranks = problem.cluster.ranks();
-    parts.mesh = mesh;
-    const auto whole = [](double bytes) { return Bytes{static_cast<std::int64_t>(bytes)}; };
-    const auto real = [&](Rank logical) { return mesh.rank({.pipeline = number(logical)}); };
-    for (const Outline::Message& message : outline.messages) {
-      parts.tasks.push_back({.op = Op::pass,
-                             .payload = Payload::activations,
-                             .rank = real(message.from),
-                             .peer = real(message.to),
-                             .bytes = whole(stages[index(message.stage)].boundary)});
-    }
-    const std::vector<Rank> dense = mesh.group({}, {MeshAxis::context, MeshAxis::expert, MeshAxis::data});
-    const std::vector<Rank> experts = mesh.group({}, {MeshAxis::data});
-    std::vector<Rank> members{dense};
-    members.insert(members.end(), experts.begin(), experts.end());
-    members.push_back(real(Rank{0}));
-    members.push_back(real(Rank{outline.ranks - 1}));
-    const auto end_of = [](std::size_t count) { return static_cast<std::uint32_t>(count); };
-    parts.groups = Rows<Rank>{{0, end_of(dense.size()), end_of(dense.size() + experts.size()), end_of(members.size())}, members};
-    const std::size_t first = parts.tasks.size();
-    const auto holders = [&](int of) { return static_cast<double>(of == 0 ? dense.size() : experts.size()); };
-    for (const StagePiece& stage : stages) {
-      double touched = 0;
-      for (int of = 0; of < 2; ++of) {
-        const double count = of == 0 ? stage.dense : stage.experts;
-        touched += count / (shards ? holders(of) : 1);
-        const auto add = [&](Op op, Payload payload, GroupId group, double bytes) {
-          parts.tasks.push_back({.op = op, .payload = payload, .rank = members[0], .group = group, .bytes = whole(bytes)});
-        };
-        const double gradients = count * static_cast<double>(sizes.gradient);
-        add(shards ? Op::reduce_scatter : Op::all_reduce, Payload::gradients, GroupId{of}, gradients);
-        add(Op::all_gather, Payload::weights, GroupId{of}, count * static_cast<double>(sizes.weight));
-        add(Op::all_reduce, Payload::gradients, GroupId{2}, gradients);
-      }
-      const auto each = static_cast<double>(sizes.weight + sizes.gradient + sizes.optimizer);
-      parts.tasks.push_back({.op = Op::update, .rank = Rank{0}, .stage = none<StageId>, .bytes = whole(touched * each)});
-    }
-    const Schedule schedule{workload_for_costs(), std::move(parts)};
-    LeastTimes times{schedule, problem.cluster, cost, &known_};
-    const auto time = [&](std::size_t task) { return static_cast<double>(times.times_of(id<TaskId>(task)).second); };
-    for (std::size_t m = 0; m < first; ++m) costs.messages.push_back(time(m));
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      const std::size_t at = first + 7 * s;
-      const auto of_class = [&](std::size_t which) {  // of both classes of parameters
-        double sum = 0;
-        for (int of = 0; of < 2; ++of) {
-          const bool any = (of == 0 ? stages[s].dense : stages[s].experts) > 0;
-          if (any && (which == 2 || holders(of) > 1)) sum += time(at + 3U * static_cast<std::size_t>(of) + which);
-        }
-        return sum;
-      };
-      costs.sums.push_back(of_class(0));
-      costs.gathers.push_back(shards ? of_class(1) : 0);
-      costs.copies.push_back(outline.copies ? of_class(2) : 0);
-      costs.updates.push_back(time(at + 6));
-    }
-    const double all = stages[0].dense + stages[0].experts;
-    const auto bucket = static_cast<double>(bucket_size(problem.bucket, mesh.batch_parts()));
-    costs.last_bucket = bucket > 0 && all > 0 ? std::min(1.0, bucket / all) : 1;
-    return costs;
-  }
   const Workload& workload_for_costs() {
     const std::lock_guard lock{mutex_};
     if (!workload_) {
@@ -246,16 +169,17 @@ class PipelinePrices {
     return *workload_;
   }
 
-  static double busiest(const Outline& outline, const std::vector<StagePiece>& stages) {
+  /// The most of a lane's computations. @param of  a step's time
+  template <class Of>
+  static double busiest(const Outline& outline, Of&& of) {
     std::vector<double> busy(static_cast<std::size_t>(outline.ranks * outline.lanes), 0);
     for (const Outline::Step& step : outline.steps) {
-      if (step.message < 0)
-        busy[static_cast<std::size_t>(step.lane)] += stages[static_cast<std::size_t>(step.stage)].times[StagePiece::of(step.op)];
+      if (step.message < 0) busy[static_cast<std::size_t>(step.lane)] += of(step);
     }
     return *std::max_element(busy.begin(), busy.end());
   }
   /// The longest path, as min_need() finds it in the schedule itself.
-  double path(const Outline& outline, const std::vector<StagePiece>& stages, const Costs& costs) const {
+  double path(const Outline& outline, const std::vector<StagePiece>& stages, const PipelineCosts& costs) const {
     std::vector<double> lanes(static_cast<std::size_t>(outline.ranks * outline.lanes), 0);
     std::vector<double> end(outline.steps.size(), 0);
     std::vector<double> ready(end.size(), 0);  // of first computations: their weights are there
@@ -287,7 +211,7 @@ class PipelinePrices {
     return after_sums(outline, stages, costs, lanes, end, std::move(data));
   }
   /// When all is updated.
-  double after_sums(const Outline& outline, const std::vector<StagePiece>& stages, const Costs& costs,
+  double after_sums(const Outline& outline, const std::vector<StagePiece>& stages, const PipelineCosts& costs,
                     const std::vector<double>& lanes, const std::vector<double>& end, std::vector<double> data) const {
     double last = 0;
     std::vector<double> computed(static_cast<std::size_t>(outline.ranks), 0);
@@ -322,7 +246,8 @@ class PipelinePrices {
   /// States, the most that is kept at once, and the workspace, of the fullest rank.
   double memory(const PlanLayout& layout, const Outline& outline, const std::vector<StagePiece>& stages) const {
     const ParameterBytes& sizes = request_.problem.parameter_bytes;
-    const bool shards = sharding_of(layout) == StateSharding::optimizer;
+    const bool shards = sharding_of(request_, layout) == StateSharding::optimizer;
+    const Offload offload = offload_of(request_, layout);
     const bool own = outline.splits_backward && std::any_of(stages.begin(), stages.end(), [](const StagePiece& stage) {
                        return stage.stashes_workspace;
                      });  // each computation has a workspace of its own
@@ -333,7 +258,7 @@ class PipelinePrices {
       const double experts = stage.experts / (shards ? layout.mesh.data : 1);
       states[static_cast<std::size_t>(held.rank)] +=
           (stage.dense + stage.experts) * static_cast<double>(sizes.weight + sizes.gradient) +
-          (dense + experts) * static_cast<double>(sizes.optimizer);
+          (offload.optimizer ? 4.0 / state_pieces : 1) * (dense + experts) * static_cast<double>(sizes.optimizer);
     }
     std::vector<std::vector<double>> change(states.size());
     for (std::size_t rank = 0; rank < states.size(); ++rank)
@@ -347,7 +272,13 @@ class PipelinePrices {
       const double whole = one.kind == ContentKind::saved   ? stage.saved
                            : one.kind == ContentKind::stash ? stage.stash
                                                             : stage.boundary;
-      add(one.rank, one.first, one.last, one.part * whole);
+      const bool leaves = offload.activations && one.kind == ContentKind::saved && one.last > one.first + 3;
+      if (leaves) {  // on its way out during the next computation, and back in during the one before its use
+        add(one.rank, one.first, one.first + 1, one.part * whole);
+        add(one.rank, one.last - 1, one.last, one.part * whole);
+      } else {
+        add(one.rank, one.first, one.last, one.part * whole);
+      }
     }
     std::vector<std::int32_t> passed(states.size(), 0);
     std::vector<double> workspace(states.size(), 0);

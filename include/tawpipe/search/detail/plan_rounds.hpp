@@ -46,7 +46,11 @@ class PlanRounds {
 
  protected:
   ScheduleFamily family_of(std::size_t choice) const { return registry_.info(choices_[choice].schedule).family; }
-  bool may_win(Duration bound) const { return !best_ || bound < min_worth(best_->summary.makespan); }
+  /// What a plan has to take less than.
+  Duration to_beat() const {
+    return std::min(best_ ? best_->summary.makespan : Duration::max(), request_.faster_than.value_or(Duration::max()));
+  }
+  bool may_win(Duration bound) const { return bound < min_worth(to_beat()); }
   static Duration min_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
 
   /// Computations of a replica, about.

@@ -157,13 +157,14 @@ class PlanTurns : public PlanRounds {
   }
   /// Whether its price or estimate says that it is not the best or does not fit. Its bound, which may
   /// prove it, is found last.
-  bool is_slow(const PlanGroup& group) const {
-    if (proves_ || !best_ || request_.cheapest_first) return false;
-    const bool priced = probed_.contains({group.layout, group.begin});
+  bool is_slow(const PlanGroup& group) const { return to_beat() < Duration::max() && is_slower(group, to_seconds(to_beat())); }
+  bool is_slower(const PlanGroup& group, double time) const {
+    if (proves_ || request_.cheapest_first) return false;
+    const bool priced = has_estimate(group);
     if (!priced && group.key >= PlanGroup::deferred) return false;
     constexpr double above_price = 1.005;  // prices are estimates of bounds within less (pipeline_price_test.cpp)
     constexpr double above_estimate = 1.15;
-    return group.key > (priced ? above_price : above_estimate) * to_seconds(best_->summary.makespan);
+    return group.key > (priced ? above_price : above_estimate) * time;
   }
   /// The bounds of the group whose turn it is. They are found together with those of the groups
   /// after it, for all threads to have work; bounds do not depend on when they are found, and those
@@ -211,12 +212,17 @@ class PlanTurns : public PlanRounds {
   void look_ahead() {
     const std::size_t before = ahead_.size();
     const std::size_t most = request_.cheapest_first ? 1 : 16;  // candidates; results come fast there, and drop the next ones
+    // What is likely not the best is left for its turn, when more is known.
+    const double next = has_estimate(order_[next_]) ? order_[next_].key : PlanGroup::deferred;
+    const double enough = std::min(to_beat() < Duration::max() ? to_seconds(to_beat()) : PlanGroup::deferred, next);
     std::size_t count = 0;
     double tasks = 0;
-    for (std::size_t turn = next_; turn < order_.size() && count < most && tasks < ahead_tasks; ++turn) {
+    const std::size_t last = std::min(order_.size(), next_ + 16);
+    for (std::size_t turn = next_; turn < last && count < most && tasks < ahead_tasks; ++turn) {
       const PlanGroup& group = order_[turn];
       const double each = tasks_of(layouts_[group.layout]);
       if (holds_[group.layout] == 0 || !may_win(min_times_[group.layout]) || each > max_tasks) continue;
+      if (turn != next_ && is_slower(group, enough)) continue;
       if (std::any_of(ahead_.begin(), ahead_.end(), [&](const Ahead& ahead) { return ahead.of(group); })) continue;
       ahead_.push_back({group, {}});
       for (std::size_t i = group.begin; i < group.end; ++i) ahead_.back().outcomes.push_back({.candidate = {group.layout, i}});
@@ -277,6 +283,7 @@ class PlanTurns : public PlanRounds {
     order_ = std::move(others);
     return near;
   }
+  bool has_estimate(const PlanGroup& group) const { return probed_.contains({group.layout, group.begin}); }
   PlanProbe probe(std::size_t layout, std::size_t choice) const {
     const bool doubled = is_doubled(layouts_[layout], choices_[choice]);
     return doubled ? PlanProbe{} : prober_.probe(layouts_[layout], choices_[choice]);
