@@ -71,6 +71,8 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
     work.over_devices(mesh.pipeline).parameter_bytes(trained_bytes(model.model.dtype));
     return work;
   };
+  if (parse_offload(request.offload).weights)
+    throw InputError("--offload weights is simulated only; train with activations, optimizer or both");
   Schedule schedule = build_schedule(request.schedule, {.workload = work_of(mesh.data),
                                                         .nodes = mesh.is_plain() ? nodes : mesh.pipeline_nodes(nodes),
                                                         .options = parse_options(request.options),
@@ -111,6 +113,7 @@ void check_host_memory(const ExecutionRequest& request, const ExecutionModel& mo
 
 RunIdentity identity_of(const ExecutionRequest& request) {
   RunIdentity identity{{"--cluster", request.cluster},
+                       {"--inter-node", request.inter_node},
                        {"--schedule", request.schedule},
                        {"--option", join(request.options, " ")},
                        {"--dtype", request.dtype},
@@ -130,8 +133,8 @@ RunIdentity identity_of(const ExecutionRequest& request) {
   return identity;
 }
 
-Timeline expected_timeline(const std::string& cluster, const Schedule& schedule) {
-  return simulate(schedule, resolve_cluster(cluster), RooflineCost{});
+Timeline expected_timeline(const ExecutionRequest& request, const Schedule& schedule) {
+  return simulate(schedule, resolve_cluster(request.cluster, "", request.inter_node), RooflineCost{});
 }
 
 template <class T>

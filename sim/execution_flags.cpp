@@ -21,6 +21,7 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
            "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi: the "
            "hosts of the ranks; cuda: those that NVLink connects)",
            "CLUSTER", "Execution");
+  add_inter_node_flag(app, request.inter_node, "Execution");
   add_axis_flags(app, request);
   add_state_flags(app, request);
   add_text(app, "--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)", "NAME", "Execution");

@@ -70,8 +70,8 @@ void agree_on_run(Session& session, const ExecutionRequest& request, Prepare&& p
   session.agree(difference(own, session.from_root(to_text(own)), session.rank()));
 }
 
-/// When each task of the schedule runs on `cluster` according to the simulator: the same on all
+/// When each task of the schedule runs on the request's cluster according to the simulator: the same on all
 /// ranks.
-Timeline expected_timeline(const std::string& cluster, const Schedule& schedule);
+Timeline expected_timeline(const ExecutionRequest& request, const Schedule& schedule);
 
 }  // namespace tawpipe::sim

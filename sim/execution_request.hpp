@@ -22,6 +22,7 @@ struct ExecutionRequest : MeshRequest {
   std::int64_t loss_chunk = 0;       ///< entries of the vocabulary at a time; 0: all
   bool try_products = false;         ///< matrix products' algorithms are found by trial (cuda)
   bool graph = false;                ///< every step but the first is one CUDA graph (cuda)
+  std::string inter_node;            ///< of each adapter, in place of the cluster's; "": as it is
   std::string cluster;               ///< ranks of each node; "": one rank, or with MPI from the launcher
   std::string schedule = "tawpipe";
   std::vector<std::string> options;  ///< key=value

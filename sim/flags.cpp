@@ -54,7 +54,7 @@ void add_usable_memory(CLI::App& app, double& fraction, const std::string& defau
 void add_offload_flag(CLI::App& app, std::string& offload, const std::string& group) {
   add_text(app, "--offload", offload,
            "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
-           "device's first 20 layers), optimizer, or both with +",
+           "device's first 20 layers), weights, optimizer, or several with +",
            "WHAT", group);
 }
 

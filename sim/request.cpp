@@ -13,6 +13,7 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/megatron.hpp"
+#include "tawpipe/frameworks/trainer_lines.hpp"
 #include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -234,6 +235,17 @@ void check_products(const Problem& problem) {
 
 }  // namespace
 
+namespace {
+
+/// The model that a log says by its sizes.
+Transformer log_model(const std::string& text, const std::string& source) {
+  if (is_megatron_log(text)) return megatron_model(text, source);
+  if (const std::optional<Transformer> logged = logged_model(text, source)) return *logged;
+  throw InputError(concat(source, " does not say the sizes of a model; give its name"));
+}
+
+}  // namespace
+
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
   parse_run(request.run);  // finds errors before anything is computed
@@ -241,11 +253,13 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model = request.model_value;
   const bool yaml = !model && (request.model.ends_with(".yaml") || request.model.ends_with(".yml"));
-  const bool script = yaml || (!model && request.model.ends_with(".sh"));
+  const bool log = !model && is_log_name(request.model);
+  const bool script = yaml || log || (!model && request.model.ends_with(".sh"));
   const bool of_file = !model && request.model.empty();
   if (!model && !request.model.empty()) {
     const std::string text = script ? read_text(request.model, "script", 16) : std::string{};
     model = yaml     ? yaml_model(text, one_line(request.model))
+            : log    ? log_model(text, one_line(request.model))
             : script ? megatron_model(text, one_line(request.model))
                      : resolve_model(request.model);
   } else if (!model && known != nullptr && !known->is_abstract()) {

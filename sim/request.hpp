@@ -76,6 +76,11 @@ struct Request : MeshRequest {
   std::vector<std::string> arguments;  ///< of the command line, with those of a --config FILE
 };
 
+/// Whether a path is a log's by its ending.
+inline bool is_log_name(std::string_view path) {
+  return path.ends_with(".log") || path.ends_with(".txt") || path.ends_with(".out") || path.ends_with(".err");
+}
+
 /// @param choose_microbatch  the default of --microbatch: the best size (true) or 1
 /// @param recompute  the default of --recompute
 /// @param known  the work in a schedule file: used for a model and batch that no flag gives

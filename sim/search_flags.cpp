@@ -77,7 +77,8 @@ void leave_open(CLI::App& app, Request& request) {
        "What data- and context-parallel devices share out: none, optimizer (ZeRO-1), gradients too (ZeRO-2) or\n"
        "parameters too (FSDP) (default any but none)");
   text("--offload",
-       "What lies in host memory between its uses: off, activations, optimizer or activations+optimizer\n(default any)");
+       "What lies in host memory between its uses: off, or of activations, weights and optimizer those with + between\n"
+       "(default off, optimizer or activations+optimizer)");
   text("--layers-per-stage", "Layers of each stage, as simulate takes them (default even or auto)");
   text("--overlap-grad-reduce",
        "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off");

@@ -78,7 +78,7 @@ const std::map<std::string_view, std::vector<std::string>>& known_values() {
   using tawpipe::detail::names_of;
   static const std::map<std::string_view, std::vector<std::string>> values{
       {"--recompute", names_of<Recompute, recompute_policies>()},
-      {"--offload", {"off", "activations", "optimizer", "activations+optimizer"}},
+      {"--offload", {"off", "activations", "weights", "optimizer", "activations+optimizer", "weights+optimizer"}},
       {"--context-exchange", names_of<ContextExchange, context_exchanges>()},
       {"--expert-dispatch", names_of<ExpertDispatch, expert_dispatches>()},
       {"--shard-states", names_of<StateSharding, state_shardings>()},

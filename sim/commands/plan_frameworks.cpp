@@ -63,7 +63,13 @@ void take_optimizer(FrameworkJob& job, Request& request) {
 void take_best_switches(Framework framework, PlanFlags& flags) {
   const bool of_today = !flags.today.empty() && flags.emit.empty();  // which says its own
   if (!of_today && flags.base.layer_code.empty() && framework != Framework::megatron) {
-    flags.base.layer_code = name(framework == Framework::torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused);
+    const Request& base = flags.base;  // experts are known as Megatron-LM runs them
+    const bool text =
+        base.model.ends_with(".sh") || base.model.ends_with(".yaml") || base.model.ends_with(".yml") || is_log_name(base.model);
+    const bool experts =
+        base.model_value ? base.model_value->is_routed() : !base.model.empty() && !text && resolve_model(base.model).is_routed();
+    const bool torchtitan = framework == Framework::torchtitan && !experts;
+    flags.base.layer_code = name(torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused);
   }
   const Problem best = with_best_switches(framework, resolve(usual_request(flags), true));
   take_switches(flags.base, best,
@@ -208,6 +214,9 @@ std::string today_text(const Today& today, const Planned& planned) {
     if (run.allocated_bytes > 0)
       text += fmt::format("; allocated {}, predicted {}", format_memory(Bytes{run.allocated_bytes}),
                           format_memory(summary.fullest()));
+    else if (run.reserved_bytes > 0)
+      text += fmt::format("; reserved {} by the allocator, predicted {}", format_memory(Bytes{run.reserved_bytes}),
+                          format_memory(summary.fullest()));
     text += "\n";
   }
   if (!planned.result.plans.empty()) {
@@ -240,6 +249,7 @@ Json today_json(const Today& today, const Planned& planned) {
   const LoggedRun& run = today.file.job.measured;
   if (run.step_seconds > 0) json["measured_s"] = run.step_seconds;
   if (run.allocated_bytes > 0) json["measured_allocated_bytes"] = run.allocated_bytes;
+  if (run.reserved_bytes > 0) json["measured_reserved_bytes"] = run.reserved_bytes;
   const std::optional<ExpectedError> error = error_by_measured(today);
   const auto add_expected = [&](Json& to, Duration predicted) {
     const double time = to_seconds(predicted);

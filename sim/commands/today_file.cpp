@@ -8,6 +8,7 @@
 
 #include "../output_file.hpp"
 #include "plan_frameworks.hpp"
+#include "tawpipe/frameworks/trainer_log.hpp"
 #include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -23,6 +24,7 @@ Transformer with_numbers_of(Transformer model, const Transformer& other) {
   model.narrow_gathers = other.narrow_gathers;
   model.edges_count_as_layers = other.edges_count_as_layers;
   model.loss_in_float32 = other.loss_in_float32;
+  if (model.mtp.empty() && !model.has_kinds()) model.mtp = other.mtp;
   return model;
 }
 
@@ -101,6 +103,17 @@ ScriptInputs script_inputs(const PlanFlags& flags) {
   return inputs;
 }
 
+/// Asks for all at once that a file leaves to the program and no flag gives.
+/// @throws InputError
+void ask_for_the_rest(const PlanFlags& flags, const FrameworkJob& job) {
+  const Request& base = flags.base;
+  const bool model = job.model || !job.model_name.empty() || base.model_value || !base.model.empty();
+  const bool sequence = job.sequence > 0 || base.sequence > 0;
+  if (model || sequence || job.model_lacks.empty() || job.model_lacks.starts_with("--")) return;
+  throw InputError(
+      concat(one_line(flags.today), " ", said_of_model(job), ", nor the sequence length; give --model and --sequence"));
+}
+
 }  // namespace
 
 TodayFile read_today(PlanFlags& flags) {
@@ -118,6 +131,7 @@ TodayFile read_today(PlanFlags& flags) {
                                                       : resolve_model(base.model).layers,
                        .global_batch = base.global_batch,
                        .microbatch = to_number<std::int64_t>(base.microbatch).value_or(0),
+                       .sequence = base.sequence,
                        .model = base.model_value || !base.model.empty(),
                        .vocab = static_cast<int>(std::min<std::int64_t>(flags.vocab_size, Transformer::max_vocab)),
                        .script = script_inputs(flags),
@@ -130,12 +144,18 @@ TodayFile read_today(PlanFlags& flags) {
     if (!flags.args.empty()) throw InputError(concat(source, " is no script; leave out --args"));
     YamlJob yaml = yaml_job(text, source, cluster.ranks(), asked);
     file = {.framework = yaml.framework, .job = std::move(yaml.job), .kind = yaml.kind};
+  } else if (is_trainer_log(text)) {
+    if (!(flags.args.empty() && flags.env.empty())) throw InputError(concat(source, " is no script; leave out --args and --env"));
+    YamlJob logged = trainer_log_job(text, source, cluster.ranks(), asked);
+    file = {.framework = logged.framework, .job = std::move(logged.job), .kind = logged.kind};
   } else {
     file.framework = framework_of(text, flags.today);
-    const bool script = file.framework == Framework::megatron ? !is_megatron_log(text) : is_torchtitan_script(text);
+    const bool script =
+        file.framework == Framework::megatron ? !is_megatron_log(text) : is_torchtitan_script(text) && !is_torchtitan_log(text);
     if (!script && !(flags.args.empty() && flags.env.empty()))
       throw InputError(concat(source, " is no script; leave out --args and --env"));
     file.job = read_job(file.framework, text, source, cluster.ranks(), asked);
+    if (is_deepspeed_log(text)) take_trainer_lines(file.job, text, source, asked);
   }
   if (flags.vocab_size > 0 && (asked.model || !file.has_megatron_flags()))
     throw InputError("--vocab-size is for a model that Megatron-LM's flags say; leave it out");
@@ -150,6 +170,7 @@ TodayFile read_today(PlanFlags& flags) {
     }
     if (given == 0) given = said;
   };
+  ask_for_the_rest(flags, job);
   agree("--sequence", base.sequence, job.sequence);
   agree("--global-batch", base.global_batch, job.global_batch);
   if (!base.layer_code.empty()) job.code = parse_layer_code(base.layer_code);

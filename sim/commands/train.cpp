@@ -164,7 +164,7 @@ bool text_is_wanted(const TrainRequest& request) {
 void write_train_page(ReportFile& file, const TrainRequest& request, const Run& run, const Schedule& schedule,
                       const Timeline& before, const Timeline& last, std::int64_t step, nlohmann::ordered_json answer) {
   const std::string nodes = request.execution.cluster.empty() ? concat("1x", schedule.ranks()) : request.execution.cluster;
-  Problem problem{.cluster = resolve_cluster(nodes)};
+  Problem problem{.cluster = resolve_cluster(nodes, "", request.execution.inter_node)};
   ReportPage page{.command = "train",
                   .title = concat("Training of ", run.model.model.name, " under ", schedule.name()),
                   .problem = concat("ranks  ", schedule.ranks(), " (", request.execution.backend, "), nodes of ", nodes),

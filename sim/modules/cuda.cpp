@@ -151,7 +151,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
     RunBy<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device, request.zero_cta};
     return use(one);
   };
-  const Timeline expected = expected_timeline(request.cluster, schedule);
+  const Timeline expected = expected_timeline(request, schedule);
   if (session == nullptr) {
     VirtualRanks<T> executor{
         schedule, std::move(gpu), make_layer, std::move(optimizer), {.graph = request.graph, .expected = &expected}};

@@ -147,6 +147,8 @@ TAWPIPE_INLINE NcclRing nccl_ring(std::span<const Rank> members, const Cluster& 
       detail::alone_on(detail::channel_loads(Op::all_gather, Algorithm::ring, orders, members[0], cluster), cluster);
   ring.sm = detail::compute_capability(cluster.device(members[0]));
   ring.max_low_latency = max_ll(ring.sm, ring.nodes);
+  const KnownDevice* const known = find_device(cluster.device(members[0]).name);
+  ring.rccl = known != nullptr && known->peers == Peers::xgmi;
   ring.same_channels = orders.size() == 1;
   ring.nvlink = ring.ranks > ring.nodes;  // with one rank a node LL128 may be unavailable
   struct Hops {

@@ -41,6 +41,7 @@ struct NcclRing {
   double extra_inside = 0;
   double extra_network = 0;  ///< the same between nodes
   int sm = 80;               ///< compute capability of the ranks
+  bool rccl = false;         ///< AMD's: its start of an operation, and its steps over XGMI
   /// ranks of a node that sum in its NVSwitches (NVLink SHARP); 0: none can
   int heads = 0;
   double nvlink_bandwidth = 0;  ///< of one rank into those
@@ -75,11 +76,14 @@ struct NcclCost {
 /// latency = base + (nsteps - nInter) intra + nInter network, nInter = nodes - 1 (twice for
 /// all-reduce); broadcast and reduce base + one step if all channels agree, otherwise base + nsteps
 /// steps of the network (several nodes) or of the node. bandwidth = bus * n / nsteps.
+/// RCCL's are 12 and 17 us of base and 0.8 and 2.1 us a step inside a node (LL and Simple; no LL128 on MI300X). Its
+/// steps over networks (9.5 and 15 to 320 us) are fits that factors by size correct, which are not here: NCCL's are taken.
 /// @pre op is a collective, ranks >= 2
-/// Source: NCCL 2.28.9, src/graph/tuning.cc (baseLat, hwLat, ncclTopoTuneModel).
+/// Source: NCCL 2.28.9, src/graph/tuning.cc (baseLat, hwLat, ncclTopoTuneModel); RCCL 2.21.5, the same (tuning_model_5).
 constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& ring) {
-  constexpr std::array<double, nccl_protocols> base{6.6e-6, 14e-6, 8.4e-6};
-  constexpr std::array<double, nccl_protocols> nvlink{0.6e-6, 1.9e-6, 3.4e-6};
+  const std::array<double, nccl_protocols> base = ring.rccl ? std::array{12e-6, 12e-6, 17e-6} : std::array{6.6e-6, 14e-6, 8.4e-6};
+  const std::array<double, nccl_protocols> nvlink =
+      ring.rccl ? std::array{0.8e-6, 0.8e-6, 2.1e-6} : std::array{0.6e-6, 1.9e-6, 3.4e-6};
   constexpr std::array<double, nccl_protocols> pci{1.0e-6, 2.5e-6, 5.7e-6};
   constexpr std::array<double, nccl_protocols> network{2.7e-6, 4.0e-6, 14e-6};
   const auto p = static_cast<std::size_t>(protocol);
@@ -101,7 +105,7 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   }
   double bus = ring.bus_bandwidth;
   if (protocol == NcclProtocol::ll) bus = std::min(ring.max_low_latency, bus / 2);
-  if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? 0.92 * bus : 0;
+  if (protocol == NcclProtocol::ll128) bus = ring.nvlink && !ring.rccl ? 0.92 * bus : 0;
   cost.bytes_per_second = bus * n / steps;
   return cost;
 }
@@ -123,19 +127,19 @@ constexpr int tree_levels(int nodes) { return std::bit_width(static_cast<unsigne
 /// | Simple | 8.4 | 4.0 | 4.0 | 14 | all |
 ///
 /// latency = base + 2 ((ranks / nodes - 1) intra + log2(nodes) network), quotient and logarithm
-/// rounded down. NCCL's caps for each channel, by generation, are left out: with several nodes of
-/// InfiniBand it estimates up to a quarter less.
-/// Source: as nccl_ring_cost.
+/// rounded down. RCCL's base and steps inside are as for rings, 0.9 and 2.3 us. NCCL's caps for each channel, by generation, are
+/// left out: with several nodes of InfiniBand it estimates up to a quarter less. Source: as nccl_ring_cost.
 constexpr NcclCost nccl_tree_cost(NcclProtocol protocol, const NcclRing& ring) {
-  constexpr std::array<double, nccl_protocols> base{6.8e-6, 14e-6, 8.4e-6};
-  constexpr std::array<double, nccl_protocols> nvlink{0.6e-6, 1.25e-6, 4.0e-6};
+  const std::array<double, nccl_protocols> base = ring.rccl ? std::array{12e-6, 12e-6, 17e-6} : std::array{6.8e-6, 14e-6, 8.4e-6};
+  const std::array<double, nccl_protocols> nvlink =
+      ring.rccl ? std::array{0.9e-6, 0.9e-6, 2.3e-6} : std::array{0.6e-6, 1.25e-6, 4.0e-6};
   constexpr std::array<double, nccl_protocols> pci{1.0e-6, 1.9e-6, 4.0e-6};
   constexpr std::array<double, nccl_protocols> network{5.0e-6, 8.5e-6, 14e-6};
   const auto p = static_cast<std::size_t>(protocol);
   const int levels = detail::tree_levels(ring.nodes);
   double bus = 0.92 * ring.bus_bandwidth;
   if (protocol == NcclProtocol::ll) bus = std::min(ring.max_low_latency, bus / 3.8);
-  if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? bus * (ring.nodes == 1 ? 7.0 / 9 : 120.0 / 128) : 0;
+  if (protocol == NcclProtocol::ll128) bus = ring.nvlink && !ring.rccl ? bus * (ring.nodes == 1 ? 7.0 / 9 : 120.0 / 128) : 0;
   const double inside = (ring.nvlink ? nvlink[p] : pci[p]) + ring.extra_inside;
   return {base[p] + 2 * ((ring.ranks / ring.nodes - 1) * inside + levels * (network[p] + ring.extra_network)), bus / 2};
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/frameworks/deepspeed_log.hpp"
 #include "tawpipe/frameworks/detail/deepspeed_skipped.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/json_settings.hpp"
@@ -32,6 +33,7 @@ struct DeepspeedSettings {
   int stage = 0;
   bool overlap = false;
   std::string optimizer_device = "none";
+  std::string parameter_device = "none";
   std::string optimizer;
   std::string momentum;
   int tensor = 0;
@@ -42,6 +44,7 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
   using S = DeepspeedSettings;
   constexpr std::string_view narrow = "simulated with messages in 16 bits";
   constexpr std::string_view offload = "an old name; it is zero_optimization.offload_optimizer.device now";
+  constexpr std::string_view parameters = "an old name; it is zero_optimization.offload_param.device now";
   static const SettingsTable<S> table{
       .kind = "DeepSpeed setting",
       .fields = {{"train_batch_size", &S::batch},
@@ -55,14 +58,14 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
                  {"data_types.grad_accum_dtype", &S::accumulated, {"fp32", "bf16", "fp16"}},
                  {"zero_optimization.stage", &S::stage},
                  {"zero_optimization.overlap_comm", &S::overlap},
-                 {"zero_optimization.offload_optimizer.device", &S::optimizer_device, {"none", "cpu"}},
+                 {"zero_optimization.offload_optimizer.device", &S::optimizer_device, {"none", "cpu", "nvme"}},
+                 {"zero_optimization.offload_param.device", &S::parameter_device, {"none", "cpu", "nvme"}},
                  {"optimizer.type", &S::optimizer},
                  {"optimizer.params.momentum", &S::momentum},
                  {"tensor_parallel.autotp_size", &S::tensor},
                  {"tensor_parallel.tp_overlap_comm", &S::tensor_overlap}},
-      .foreign = {{"zero_optimization.offload_param.device", "none", "weights in host memory are not modelled"},
-                  {"zero_optimization.cpu_offload", "false", offload},
-                  {"zero_optimization.cpu_offload_param", "false", "weights in host memory are not modelled"},
+      .foreign = {{"zero_optimization.cpu_offload", "false", offload},
+                  {"zero_optimization.cpu_offload_param", "false", parameters},
                   {"zero_optimization.offload_optimizer.ratio", "1 1.0", "simulated with all of the states in host memory",
                    false},
                   {"torch_autocast.enabled", "false", "simulated with products in float32", false},
@@ -150,6 +153,10 @@ inline FrameworkJob deepspeed_job(SettingsText settings, int devices, const Give
   const int tensor = std::max(1, s.tensor);
   const int data =
       detail::left_to_data(read, "tensor_parallel.autotp_size", std::int64_t{tensor}, devices, concat("tensor ", tensor));
+  if (read.text.processes > 0 && read.text.processes != devices) {
+    read.text.fail(read.text.launch_line, concat(read.text.launched_by, " is ", read.text.processes,
+                                                 " processes, and the cluster has ", devices, " devices"));
+  }
   if (s.stage < 0 || s.stage > 3) read.fail("zero_optimization.stage", concat(s.stage, " is not 0, 1, 2 or 3"));
   job.mesh = {.tensor = tensor, .data = s.stage >= 2 ? 1 : data};
   job.mesh.order = parse_mesh_order("tcds");
@@ -161,7 +168,15 @@ inline FrameworkJob deepspeed_job(SettingsText settings, int devices, const Give
   job.overlap_gathers = false;
   job.sequence_parallel = false;
   job.tensor_overlap = s.tensor_overlap;
+  for (const auto& [name, device] : {std::pair{"zero_optimization.offload_optimizer.device", s.optimizer_device},
+                                     {"zero_optimization.offload_param.device", s.parameter_device}}) {
+    if (device == "nvme")
+      read.fail(name, "drives are not modelled, whose time follows from their number, speed and queues; give cpu");
+  }
   job.offload.optimizer = s.optimizer_device == "cpu";
+  job.offload.weights = s.parameter_device == "cpu" && s.stage == 3;
+  if (s.parameter_device == "cpu" && s.stage < 3)
+    read.note("zero_optimization.offload_param.device", "only zero_optimization.stage 3 has it; simulated without");
   if (s.bf16 && s.fp16) read.fail("fp16.enabled", "not with bf16.enabled");
   const bool any_dtype = !s.bf16 && !s.fp16 && (is_auto("bf16.enabled") || is_auto("fp16.enabled"));
   if (any_dtype) {
@@ -202,8 +217,12 @@ inline FrameworkJob deepspeed_job(SettingsText settings, int devices, const Give
   return job;
 }
 
+/// @param text  its JSON, or a log that has it
 inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
-  return deepspeed_job(json_settings(text, source), devices, given);
+  if (!is_deepspeed_log(text)) return deepspeed_job(json_settings(text, source), devices, given);
+  FrameworkJob job = deepspeed_job(deepspeed_log_settings(text, source), devices, given);
+  job.measured = measured_by_deepspeed(text, static_cast<double>(job.global_batch));
+  return job;
 }
 
 /// Why DeepSpeed's configuration cannot express the job; nothing if it can.
@@ -231,6 +250,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   reasons.add_if(job.overlap_gathers && job.shards() && job.mesh.data > 1,
                  "new weights are gathered after the update (--overlap-param-gather off)");
   reasons.add_if(job.offload.activations, "activations are offloaded by the program");
+  reasons.add_if(job.offload.weights && name != "fsdp", "weights lie in host memory with ZeRO-3 only");
   reasons.add_if(job.has_experts(), "a mixture of experts is set in the program; it is written for Megatron-LM only");
   reasons.add_if(job.model && job.model->is_latent(),
                  "latent attention is set in the program; it is written for Megatron-LM only");
@@ -273,6 +293,7 @@ inline DeepspeedSettings deepspeed_settings(const FrameworkJob& job) {
   s.stage = job.choice.schedule == "fsdp" ? 3 : job.choice.schedule == "zero2" ? 2 : job.shards() ? 1 : 0;
   s.overlap = job.overlap_gradients;
   if (job.offload.optimizer) s.optimizer_device = "cpu";
+  if (job.offload.weights) s.parameter_device = "cpu";
   if (job.mesh.tensor > 1) {
     s.tensor = job.mesh.tensor;
     s.tensor_overlap = job.tensor_overlap;

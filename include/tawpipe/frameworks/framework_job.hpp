@@ -23,8 +23,9 @@ struct GivenJob {
   int layers = 0;  ///< of the model
   std::int64_t global_batch = 0;
   std::int64_t microbatch = 0;
-  bool model = false;  ///< so that the settings need not say it
-  int vocab = 0;       ///< tokens, where the settings name a tokenizer only
+  std::int64_t sequence = 0;  ///< tokens
+  bool model = false;         ///< so that the settings need not say it
+  int vocab = 0;              ///< tokens, where the settings name a tokenizer only
   ScriptInputs script = {};
   std::string path = {};  ///< of the file, beside which those lie that it names; "": read no others
   int node_devices = 0;   ///< of a node
@@ -34,7 +35,8 @@ struct GivenJob {
 /// What a log of training says; 0: nothing.
 struct LoggedRun {
   double step_seconds = 0;           ///< the middle one
-  std::int64_t allocated_bytes = 0;  ///< the most of a rank
+  std::int64_t allocated_bytes = 0;  ///< of tensors, the most of a rank
+  std::int64_t reserved_bytes = 0;   ///< by the allocator, the most of a rank
 };
 
 /// One way to train, complete except for what the framework's settings cannot express.

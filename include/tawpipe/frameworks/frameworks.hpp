@@ -33,7 +33,8 @@ constexpr std::string_view title(Framework framework) {
 inline Framework parse_framework(std::string_view text) { return detail::parse_name<Framework, frameworks>("framework", text); }
 
 /// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file name ending
-/// in .toml) or a script that starts it torchtitan's, another script or a log Megatron-LM's.
+/// in .toml) or a script that starts it torchtitan's, another script Megatron-LM's; a log is the program's that
+/// printed it.
 /// @throws InputError  for the name of a Python file, or of a YAML, which yaml_job() reads
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
@@ -46,6 +47,9 @@ inline Framework framework_of(std::string_view text, std::string_view path) {
                                      " is in Python, which is not read; a script with Megatron-LM's flags, torchtitan's TOML, "
                                      "DeepSpeed's JSON and YAML of several programs are")));
   }
+  if (is_megatron_log(text)) return Framework::megatron;
+  if (is_torchtitan_log(text)) return Framework::torchtitan;
+  if (is_deepspeed_log(text)) return Framework::deepspeed;
   text = without_byte_order_mark(text);
   for (const std::string_view each : split(text, '\n')) {
     const std::string_view line = trimmed(each);

@@ -198,6 +198,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "--overlap-param-gather needs --overlap-grad-reduce");
   reasons.add_if(job.offload.activations && (job.offload.layers == 0 || (job.model && job.offload.layers >= job.model->layers)),
                  "activations are offloaded of some layers, not of all (--offload activations:LAYERS)");
+  reasons.add_if(job.offload.weights, "weights are not offloaded in training (--offload optimizer)");
   reasons.add_if(job.offload.activations && pipeline, "activations are offloaded without pipelines only");
   reasons.add_if(job.offload.activations && job.recompute.value_or(Recompute::none) != Recompute::none,
                  "activations are offloaded without recomputation only");
@@ -252,6 +253,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   const bool as_given = pipeline && (!cut.layers.empty() || weighs || detail::slots_of(job) % stages != 0);
   if (as_given) {
     flags.layout = stage_layout({.layers = layers_of(cut, model.layers, stages, job.edges_count_as_layers)});
+    flags.layout.insert(flags.layout.size() - 1, std::string(model.mtp.size(), 'm'));  // before L
   } else if (name == "interleaved-1f1b") {
     flags.virtual_layers = detail::slots_of(job) / (job.mesh.pipeline * job.chunks());
   }
@@ -292,6 +294,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
     flags.recompute_layers = std::max(1, job.recompute_layers);
   }
   flags.layers = model.layers;
+  flags.mtp_layers = static_cast<int>(model.mtp.size());
   flags.hidden = model.hidden;
   flags.ffn = model.intermediate;
   flags.heads = model.heads;

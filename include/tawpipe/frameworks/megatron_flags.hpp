@@ -49,6 +49,7 @@ struct MegatronFlags {
   bool optimizer_offload = false;
   bool chunked_offload = false;
   int offloaded_layers = 0;
+  int mtp_layers = 0;
   bool precision_aware = false;
   std::string main_parameters = "fp32";
   std::string momentum = "fp32";
@@ -177,6 +178,7 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--main-params-dtype", &F::main_parameters, {"fp32", "fp16"}},
                  {"--exp-avg-dtype", &F::momentum, {"fp32", "fp16", "bf16", "fp8"}},
                  {"--exp-avg-sq-dtype", &F::variance, {"fp32", "fp16", "bf16", "fp8"}},
+                 {"--mtp-num-layers", &F::mtp_layers},
                  {"--micro-batch-size", &F::microbatch},
                  {"--global-batch-size", &F::global_batch},
                  {"--seq-length", &F::sequence},

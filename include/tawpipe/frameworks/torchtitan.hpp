@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "tawpipe/frameworks/detail/torchtitan_experts.hpp"
+#include "tawpipe/frameworks/detail/torchtitan_models.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/toml_settings.hpp"
 #include "tawpipe/frameworks/torchtitan_command.hpp"
+#include "tawpipe/frameworks/torchtitan_log.hpp"
 #include "tawpipe/frameworks/torchtitan_table.hpp"
 #include "tawpipe/model/models.hpp"
 
@@ -33,24 +35,6 @@ inline constexpr TorchtitanPipeline torchtitan_pipelines[] = {
     {"ZBVZeroBubble", "zb-v", 2},
     {"DualPipeV", "dualpipe-v", 2},
 };
-
-/// Models known to both, by torchtitan's name and flavor.
-struct TorchtitanModel {
-  std::string_view name;
-  std::string_view flavor;
-  std::string_view ours;
-};
-inline constexpr TorchtitanModel torchtitan_models[] = {{"llama3", "8B", "llama-3-8b"},
-                                                        {"llama3", "70B", "llama-3-70b"},
-                                                        {"llama3", "405B", "llama-3-405b"},
-                                                        {"qwen3", "8B", "qwen3-8b"},
-                                                        {"qwen3", "14B", "qwen3-14b"},
-                                                        {"qwen3", "32B", "qwen3-32b"},
-                                                        {"qwen3", "30B-A3B", "qwen3-30b-a3b"},
-                                                        {"qwen3", "235B-A22B", "qwen3-235b-a22b"},
-                                                        {"deepseek_v3", "16B", "deepseek-v2-lite"},
-                                                        {"deepseek_v3", "236B", "deepseek-v2"},
-                                                        {"deepseek_v3", "671B", "deepseek-v3"}};
 
 inline const TorchtitanPipeline* torchtitan_pipeline(std::string_view ours) {
   for (const TorchtitanPipeline& known : torchtitan_pipelines) {
@@ -134,11 +118,13 @@ inline void read_torchtitan_float8(ReadSettings<TorchtitanSettings>& read, Frame
 }  // namespace detail
 
 /// The job that torchtitan's settings describe, on that many devices.
-/// @param text  a TOML, or a script that starts torchtitan
+/// @param text  a TOML, a script that starts torchtitan, or its log
 /// @throws InputError  naming setting, line and what would be right
 inline FrameworkJob torchtitan_job(std::string_view text, std::string_view source, int devices, const GivenJob& given = {}) {
-  SettingsText found =
-      is_torchtitan_script(text) ? torchtitan_command_settings(text, source, given.script) : toml_settings(text, source);
+  const bool logged = is_torchtitan_log(text);
+  SettingsText found = logged                       ? torchtitan_log_settings(text, source, given)
+                       : is_torchtitan_script(text) ? torchtitan_command_settings(text, source, given.script)
+                                                    : toml_settings(text, source);
   found.strict = given.strict;
   int layers = given.layers;
   ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), std::move(found));
@@ -196,7 +182,6 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     read.fail("parallelism.data_parallel_replicate_degree",
               "replicas of states sharded over context-parallel devices are not modelled");
   }
-  if (s.cpu_offload) read.note("training.enable_cpu_offload", "simulated with weights and gradients on the devices");
   job.offload.optimizer = s.cpu_offload;
   job.microbatch_size = s.pipeline > 1 ? s.microbatch : s.local_batch;
   job.global_batch = s.global_batch > 0 ? s.global_batch : s.local_batch * s.replicate * left;
@@ -229,6 +214,11 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     detail::run_by_ddp(job);
     if (s.expert > 1) job.mesh.order = parse_mesh_order("tceds");
   }
+  if (s.cpu_offload) {
+    job.offload.weights = job.choice.schedule == "fsdp";
+    read.note("training.enable_cpu_offload", job.offload.weights ? "simulated with gradients, and the update, on the devices"
+                                                                 : "simulated with weights and gradients on the devices");
+  }
   job.mesh = job.mesh.over(devices);
   detail::check_batch(read, read.has("training.global_batch_size") ? "training.global_batch_size" : "training.local_batch_size",
                       job);
@@ -241,6 +231,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
               concat("each ", s.selective, "th layer is computed again; simulated as op"));
   }
   job.notes = std::move(read.notes);
+  if (logged) job.measured = measured_by_torchtitan(text, static_cast<double>(job.global_batch * job.sequence), devices);
   return job;
 }
 
@@ -266,17 +257,20 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(fsdp && detail::option_of(job.choice, "prefetch", "0") != "1", "FSDP gathers one layer ahead (prefetch=1)");
   reasons.add_if(fsdp && job.mesh.pipeline == 1, "fsdp of one device is ddp");
   const bool all = job.sharding == StateSharding::parameters;
-  const bool copies = job.mesh.data * job.mesh.context > 1;
+  const bool shares_experts = job.mesh.whole_experts;
+  const bool copies = job.mesh.data * job.mesh.context * job.mesh.expert > 1;
   reasons.add_if(fsdp && job.mesh.data > 1 && job.shards(),
                  "FSDP in groups keeps the optimizer's states in each group (--shard-states none)");
   reasons.add_if(fsdp && job.mesh.context > 1,
                  "FSDP over context-parallel devices too is ddp of one device (--shard-states parameters)");
   reasons.add_if(!fsdp && copies && job.shards() && !all, "states are sharded all or not at all (--shard-states parameters)");
   reasons.add_if(!fsdp && job.mesh.context > 1 && !all, "states are sharded over context-parallel devices");
-  reasons.add_if(name == "ddp" && all && job.mesh.data > 1 && job.mesh.context == 1, "that is fsdp");
+  reasons.add_if(name == "ddp" && all && job.mesh.data > 1 && job.mesh.context == 1 && !shares_experts, "that is fsdp");
   reasons.add_if(pipeline != nullptr && all && copies && job.reshard == Reshard::microbatch,
                  "PyTorch's pipelines sum gradients once a step (--reshard auto)");
-  reasons.add_if(!detail::lies_as(job.mesh, fsdp ? "tcsd" : "tcds"),
+  reasons.add_if(!detail::lies_as(job.mesh, fsdp             ? "tcsd"
+                                            : shares_experts ? "tceds"
+                                                             : "tcds"),
                  concat("torchtitan does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline != nullptr ? job.mesh.pipeline * (pipeline->chunks > 0 ? pipeline->chunks : job.chunks()) : 1;
   const int slots = detail::slots_of(job);
@@ -303,7 +297,9 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "gradients are kept in float32, or in bfloat16 with the optimizer's states (--gradient-dtype)");
   reasons.add_if(!(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
                  "sums of gradients and gathers of weights overlap computation (--overlap-grad-reduce, --overlap-param-gather)");
-  reasons.add_if(job.offload.any(), "offload moves weights and gradients to the host too, which is not modelled");
+  const bool fsdp_states = fsdp && job.offload == Offload{.weights = true, .optimizer = true};
+  reasons.add_if(job.offload.any() && !fsdp_states,
+                 "FSDP's offload is of weights and optimizer states together (--offload weights+optimizer)");
   reasons.add_if(job.model && (job.model->dtype == Dtype::f64 || job.model->dtype == Dtype::f8),
                  "weights are bfloat16 or float32");
   reasons.add_if(job.model && is_narrow(job.model->products) && job.model->products != ProductFormat::fp8 &&
@@ -313,8 +309,16 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "weights in 8 bits are gathered where they are sharded");
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
                  "torchtitan recomputes every layer, every second one or what it chooses (--recompute full, selective)");
-  reasons.add_if(job.has_experts(), "a mixture of experts is written for Megatron-LM only");
-  reasons.add_if(job.model && job.model->is_latent(), "latent attention is written for Megatron-LM only");
+  const bool known = job.model && detail::torchtitan_model(*job.model) != nullptr;
+  reasons.add_if(job.has_experts() && !known,
+                 "of mixtures of experts those of qwen3 and deepseek_v3 are written, by their names");
+  reasons.add_if(job.model && job.model->is_latent() && !known, "latent attention is written of deepseek_v3, by its name");
+  reasons.add_if(job.model && !job.model->mtp.empty(), "layers that predict further tokens are written for Megatron-LM only");
+  reasons.add_if(shares_experts && (fsdp || !all),
+                 "experts on devices of their own have FSDP around them (ddp or a pipeline, --shard-states parameters)");
+  reasons.add_if(job.has_experts() && job.code != LayerCode::megatron_unfused,
+                 "a mixture's layers are simulated as Megatron-LM's without gradient accumulation fusion (--layer-code "
+                 "megatron-unfused)");
   reasons.add_if(job.graphs != CudaGraphs::none, "torchtitan captures no CUDA graphs in training (--cuda-graphs none)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
@@ -325,10 +329,9 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   TorchtitanSettings s;
   const std::string& name = job.choice.schedule;
   const detail::TorchtitanPipeline* const pipeline = detail::torchtitan_pipeline(name);
-  for (const auto& known : detail::torchtitan_models) {
-    if (!job.model || !detail::same_sizes(models::named(known.ours), *job.model)) continue;
-    s.model = known.name;
-    s.flavor = known.flavor;
+  if (const detail::TorchtitanModel* const known = job.model ? detail::torchtitan_model(*job.model) : nullptr) {
+    s.model = known->name;
+    s.flavor = known->flavor;
   }
   if (job.model && job.model->dtype == Dtype::f32) s.parameters = "float32";
   if (job.gradient_bytes == 2) s.dtype = "bfloat16";
@@ -338,6 +341,7 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
     s.float8_gathers = job.model->narrow_gathers;
     s.float8_kept = "output";
   }
+  s.cpu_offload = job.offload.optimizer;
   s.sequence = job.sequence;
   s.global_batch = job.global_batch;
   s.local_batch = pipeline != nullptr ? job.global_batch / job.mesh.batch_parts() : job.microbatch_size;
@@ -346,7 +350,8 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   if (job.mesh.whole_experts) s.expert = job.mesh.expert_parts();
   if (job.mesh.whole_experts && job.expert_dispatch == ExpertDispatch::deepep) s.expert_backend = "deepep";
   s.async_tensor = job.tensor_overlap && s.tensor > 1;
-  s.compile = s.async_tensor || !job.model || job.model->code != LayerCode::torchtitan_eager;
+  s.compile = s.async_tensor || !job.model ||
+              (job.has_experts() ? job.model->fused_swiglu : job.model->code != LayerCode::torchtitan_eager);
   s.early_stop = job.model && job.model->early_stop.value_or(false);
   if (s.context > 1 && job.context_exchange == ContextExchange::ring) s.rotate = "alltoall";
   if (name == "fsdp") {

@@ -21,7 +21,7 @@ namespace tawpipe::inline v0 {
 namespace detail {
 
 /// What a function of a model's config_registry.py sets.
-/// Source: pytorch/torchtitan main (August 2026), torchtitan/models/llama3 and qwen3.
+/// Source: pytorch/torchtitan main (August 2026), torchtitan/models/llama3, qwen3 and deepseek_v3.
 struct TorchtitanConfig {
   std::string_view name;
   std::string_view module;
@@ -30,13 +30,20 @@ struct TorchtitanConfig {
   std::int64_t tokens;     ///< max_context_length
   std::string_view recompute;
   int tensor;
+  int expert = 1;
   bool float8 = false;  ///< layers compiled, their GEMMs in 8 bits, collectives of tensor parallelism overlapped
 };
 inline constexpr TorchtitanConfig torchtitan_configs[] = {
-    {"llama3_8b", "llama3", "8B", 1, 8192, "selective", 1},      {"llama3_70b", "llama3", "70B", 8, 8192, "full", 8},
-    {"llama3_405b", "llama3", "405B", 2, 8192, "full", 8, true}, {"qwen3_0_6b", "qwen3", "0.6B", 4, 4096, "selective", 1},
-    {"qwen3_1_7b", "qwen3", "1.7B", 4, 4096, "selective", 1},    {"qwen3_14b", "qwen3", "14B", 4, 4096, "full", 1},
-    {"qwen3_30b_a3b", "qwen3", "30B-A3B", 2, 4096, "full", 1},   {"qwen3_32b", "qwen3", "32B", 2, 4096, "full", 1}};
+    {"llama3_8b", "llama3", "8B", 1, 8192, "selective", 1},
+    {"llama3_70b", "llama3", "70B", 8, 8192, "full", 8},
+    {"llama3_405b", "llama3", "405B", 2, 8192, "full", 8, 1, true},
+    {"qwen3_0_6b", "qwen3", "0.6B", 4, 4096, "selective", 1},
+    {"qwen3_1_7b", "qwen3", "1.7B", 4, 4096, "selective", 1},
+    {"qwen3_14b", "qwen3", "14B", 4, 4096, "full", 1},
+    {"qwen3_30b_a3b", "qwen3", "30B-A3B", 2, 4096, "full", 1},
+    {"qwen3_32b", "qwen3", "32B", 2, 4096, "full", 1},
+    {"deepseek_v3_16b", "deepseek_v3", "16B", 4, 4096, "selective", 1, 8},
+    {"deepseek_v3_671b", "deepseek_v3", "671B", 4, 4096, "selective", 1, 2}};
 
 /// The table of the TOML with names as on the command line.
 inline const SettingsTable<TorchtitanSettings>& torchtitan_flags() {
@@ -69,11 +76,10 @@ inline bool is_torchtitan_script(std::string_view text) {
          (text.find("run_train.sh") != std::string_view::npos && text.find("--parallelism.") != std::string_view::npos);
 }
 
-/// The flags of a script's command, as settings of the TOML, after those of the configuration that it
-/// names. @throws InputError  as shell_settings, or for a configuration that is not known
-inline SettingsText torchtitan_command_settings(std::string_view text, std::string_view source, const ScriptInputs& inputs) {
-  SettingsText found = shell_settings(detail::torchtitan_flags(), text, source, inputs);
-  std::vector<Setting> given = std::exchange(found.settings, {});
+/// Flags of a command as settings of the TOML, after those of the configuration that they name.
+/// @param found  whose settings these are added to, with the line of the command
+/// @throws SettingError  for a configuration that is not known
+inline void take_torchtitan_flags(SettingsText& found, std::vector<Setting> given) {
   const auto add = [&](std::string_view name, std::string value, int line) {
     found.settings.push_back({std::string{name}, {std::move(value)}, line});
   };
@@ -96,6 +102,7 @@ inline SettingsText torchtitan_command_settings(std::string_view text, std::stri
       add("activation_checkpoint.mode", std::string{config.recompute}, named->line);
       add("activation_checkpoint.selective_ac_option", "op", named->line);
       add("parallelism.tensor_parallel_degree", std::to_string(config.tensor), named->line);
+      add("parallelism.expert_parallel_degree", std::to_string(config.expert), named->line);
       if (config.float8) {
         add("compile.enable", "true", named->line);
         add("parallelism.enable_async_tensor_parallel", "true", named->line);
@@ -136,6 +143,13 @@ inline SettingsText torchtitan_command_settings(std::string_view text, std::stri
     }
     found.settings.push_back(std::move(setting));
   }
+}
+
+/// The flags of a script's command, as settings of the TOML, after those of the configuration that it
+/// names. @throws InputError  as shell_settings, or for a configuration that is not known
+inline SettingsText torchtitan_command_settings(std::string_view text, std::string_view source, const ScriptInputs& inputs) {
+  SettingsText found = shell_settings(detail::torchtitan_flags(), text, source, inputs);
+  take_torchtitan_flags(found, std::exchange(found.settings, {}));
   return found;
 }
 

@@ -18,12 +18,13 @@
 
 namespace tawpipe::inline v0 {
 
-enum class TrainerKind : std::uint8_t { llama_factory, axolotl, accelerate };
+enum class TrainerKind : std::uint8_t { llama_factory, axolotl, accelerate, transformers };
 
 inline const SettingsTable<TrainerSettings>& trainer_table(TrainerKind kind) {
-  return kind == TrainerKind::llama_factory ? detail::llama_factory_table()
-         : kind == TrainerKind::axolotl     ? detail::axolotl_table()
-                                            : detail::accelerate_table();
+  return kind == TrainerKind::llama_factory  ? detail::llama_factory_table()
+         : kind == TrainerKind::axolotl      ? detail::axolotl_table()
+         : kind == TrainerKind::transformers ? detail::transformers_table()
+                                             : detail::accelerate_table();
 }
 
 /// How a file distributes a job.
@@ -75,7 +76,9 @@ class TrainerReader {
     TrainerJob found{.job = by_zero ? zero_job() : torch_job(), .deepspeed = by_zero};
     FrameworkJob& job = found.job;
     job.sequence = s_.sequence;
-    const bool said = kind_ != TrainerKind::accelerate || read_.has(key(&S::fsdp_checkpointing));
+    const bool said = kind_ == TrainerKind::transformers
+                          ? read_.has(key(&S::checkpointing))
+                          : kind_ != TrainerKind::accelerate || read_.has(key(&S::fsdp_checkpointing));
     if (said) job.recompute = recomputes() ? Recompute::full : Recompute::none;
     job.model_name = s_.model;
     job.model_lacks = "the model, which is the program's";
@@ -102,10 +105,11 @@ class TrainerReader {
       s_.microbatch = given_.microbatch;
       return;
     }
-    if (s_.sequence == 0) s_.sequence = factory ? 2048 : 512;
-    if (s_.microbatch == 0) s_.microbatch = factory ? 8 : 1;
+    const bool plain = kind_ == TrainerKind::transformers;
+    if (s_.sequence == 0 && !plain) s_.sequence = factory ? 2048 : 512;
+    if (s_.microbatch == 0) s_.microbatch = factory || plain ? 8 : 1;
     if (s_.accumulation == 0) s_.accumulation = std::max<std::int64_t>(1, s_.batch / s_.microbatch);
-    if (!factory && s_.bf16.empty() && s_.fp16 != "true") s_.bf16 = "auto";
+    if (!factory && !plain && s_.bf16.empty() && s_.fp16 != "true") s_.bf16 = "auto";
   }
   Dtype dtype() const {
     if (among(s_.bf16, "true auto full") || among(s_.precision, "bf16 fp8")) return Dtype::bf16;
@@ -233,7 +237,10 @@ class TrainerReader {
     job.gradient_bytes = job.dtype == Dtype::f32 || word == "no_shard" ? 4 : 2;
     if (s_.offload || among("offload", s_.fsdp_words)) {
       job.offload.optimizer = true;
-      read_.note(s_.offload ? key(&S::offload) : key(&S::fsdp_words), "simulated with weights and gradients on the devices");
+      job.offload.weights = job.choice.schedule == "fsdp";
+      read_.note(s_.offload ? key(&S::offload) : key(&S::fsdp_words),
+                 job.offload.weights ? "simulated with gradients, and the update, on the devices"
+                                     : "simulated with weights and gradients on the devices");
     }
     job.microbatch_size = s_.microbatch;
     job.global_batch = s_.microbatch * s_.accumulation * job.batch_parts();
@@ -251,7 +258,7 @@ class TrainerReader {
       read_.note(key(&S::optimizer), "simulated as AdamW");
     if (among(s_.checkpointing, "offload offload_disk unsloth"))
       read_.note(key(&S::checkpointing), "simulated with the inputs of layers kept on the devices");
-    const bool full = s_.packing || s_.padding || s_.purpose == "pt" || kind_ == TrainerKind::accelerate;
+    const bool full = s_.packing || s_.padding || s_.purpose == "pt" || key(&S::packing).empty();
     if (!full)
       read_.notes.push_back(concat(read_.text.source, ": samples are not packed (", key(&S::packing),
                                    "): simulated as if all had ", s_.sequence, " tokens; shorter ones take less"));
@@ -314,7 +321,7 @@ inline std::vector<WrittenSetting> trainer_written(TrainerKind kind, const Train
     put(key(&S::fp16), word(dtype == Dtype::f16));
     const bool again = job.recompute == Recompute::full;
     if (kind == TrainerKind::llama_factory) put(key(&S::no_checkpointing), word(!again));
-    if (kind == TrainerKind::axolotl) put(key(&S::checkpointing), word(again));
+    if (kind != TrainerKind::llama_factory) put(key(&S::checkpointing), word(again));
   } else {
     put(key(&S::precision), dtype == Dtype::bf16 ? "bf16" : dtype == Dtype::f16 ? "fp16" : "no", true);
   }
@@ -325,11 +332,13 @@ inline std::vector<WrittenSetting> trainer_written(TrainerKind kind, const Train
     const DeepspeedSettings zero = deepspeed_settings(job);
     put(key(&S::zero_stage), std::to_string(zero.stage));
     put(key(&S::optimizer_device), zero.optimizer_device, true);
+    put(key(&S::parameter_device), zero.parameter_device, true);
   } else if (trainer.deepspeed) {
     static constexpr std::pair<std::string_view, std::string_view> inner[] = {
         {"zero_optimization.stage", "deepspeed.zero_optimization.stage"},
         {"zero_optimization.overlap_comm", "deepspeed.zero_optimization.overlap_comm"},
         {"zero_optimization.offload_optimizer.device", "deepspeed.zero_optimization.offload_optimizer.device"},
+        {"zero_optimization.offload_param.device", "deepspeed.zero_optimization.offload_param.device"},
         {"bf16.enabled", "deepspeed.bf16.enabled"},
         {"bf16.bf16_master_weights_and_grads", "deepspeed.bf16.bf16_master_weights_and_grads"},
         {"bf16.bf16_optimizer_states", "deepspeed.bf16.bf16_optimizer_states"},
@@ -345,7 +354,7 @@ inline std::vector<WrittenSetting> trainer_written(TrainerKind kind, const Train
     }
   } else if (fsdp) {
     const bool kept = detail::option_of(job.choice, "reshard", job.reshard == Reshard::step ? "off" : "on") == "off";
-    if (kind == TrainerKind::llama_factory) put(key(&S::fsdp_words), "full_shard", true);
+    if (kind == TrainerKind::llama_factory || kind == TrainerKind::transformers) put(key(&S::fsdp_words), "full_shard", true);
     put(key(&S::reshard), word(!kept));
     if (kind == TrainerKind::accelerate) put(key(&S::fsdp_checkpointing), word(job.recompute == Recompute::full));
     if (job.offload.optimizer) put(key(&S::offload), "true");

@@ -28,20 +28,23 @@ enum class YamlKind : std::uint8_t {
   nanotron,
   llama_factory,
   axolotl,
-  accelerate
+  accelerate,
+  transformers  ///< arguments of the Hugging Face Trainer
 };
-inline constexpr int yaml_kinds = 10;
+inline constexpr int yaml_kinds = 11;
 
 /// The program's name: "LLaMA-Factory".
 constexpr std::string_view title(YamlKind kind) {
-  constexpr std::string_view titles[yaml_kinds] = {"Megatron-LM", "Primus",   "NeMo",          "NeMo",    "Megatron-Bridge",
-                                                   "Accelerate",  "nanotron", "LLaMA-Factory", "axolotl", "Accelerate"};
+  constexpr std::string_view titles[yaml_kinds] = {
+      "Megatron-LM", "Primus",        "NeMo",    "NeMo",       "Megatron-Bridge",     "Accelerate",
+      "nanotron",    "LLaMA-Factory", "axolotl", "Accelerate", "Hugging Face Trainer"};
   return titles[static_cast<int>(kind)];
 }
 /// Its name in files: "llama-factory".
 constexpr std::string_view name(YamlKind kind) {
-  constexpr std::string_view names[yaml_kinds] = {"megatron",   "primus",   "nemo",          "nemo",    "megatron-bridge",
-                                                  "accelerate", "nanotron", "llama-factory", "axolotl", "accelerate"};
+  constexpr std::string_view names[yaml_kinds] = {"megatron",        "primus",     "nemo",        "nemo",
+                                                  "megatron-bridge", "accelerate", "nanotron",    "llama-factory",
+                                                  "axolotl",         "accelerate", "transformers"};
   return names[static_cast<int>(kind)];
 }
 
@@ -69,10 +72,12 @@ inline std::vector<WrittenSetting> settings_of(YamlKind kind, const FrameworkJob
       return written_settings(nanotron_table(), nanotron_settings(job));
     case YamlKind::llama_factory:
     case YamlKind::axolotl:
+    case YamlKind::transformers:
     case YamlKind::accelerate: {
-      const TrainerKind trainer = kind == YamlKind::llama_factory ? TrainerKind::llama_factory
-                                  : kind == YamlKind::axolotl     ? TrainerKind::axolotl
-                                                                  : TrainerKind::accelerate;
+      const TrainerKind trainer = kind == YamlKind::llama_factory  ? TrainerKind::llama_factory
+                                  : kind == YamlKind::axolotl      ? TrainerKind::axolotl
+                                  : kind == YamlKind::transformers ? TrainerKind::transformers
+                                                                   : TrainerKind::accelerate;
       return trainer_written(trainer, {job, framework == Framework::deepspeed});
     }
     default:
@@ -102,6 +107,13 @@ namespace detail {
 
 /// Recognizes and reads one file.
 class YamlJobReader {
+  /// Flags that change nothing of a model, which may be left to a variable.
+  static constexpr std::string_view of_layout =
+      "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --expert-model-parallel-size "
+      "--expert-tensor-parallel-size --num-virtual-stages-per-pipeline-rank --num-layers-per-virtual-pipeline-stage "
+      "--micro-batch-size --global-batch-size --seq-length --max-position-embeddings --sequence-parallel "
+      "--decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers";
+
  public:
   YamlJobReader(std::string_view text, std::string_view source, int devices, const GivenJob& given)
       : text_{yaml_settings(text, source, given.script.environment)}, devices_{devices}, given_{given} {
@@ -114,7 +126,10 @@ class YamlJobReader {
 
   Transformer model() {
     const YamlKind of = kind();
-    if (of == YamlKind::nanotron) return nanotron_model(read_settings(nanotron_table(), std::move(text_)));
+    if (of == YamlKind::nanotron) {
+      std::erase_if(text_.settings, [](const Setting& one) { return !one.unknown.empty() && !one.name.starts_with("model."); });
+      return nanotron_model(read_settings(nanotron_table(), std::move(text_)));
+    }
     const YamlArguments arguments = of == YamlKind::megatron ? megatron_test_kind()
                                     : of == YamlKind::primus ? primus_kind(overrides().section)
                                     : of == YamlKind::nemo   ? nemo_kind()
@@ -122,7 +137,10 @@ class YamlJobReader {
                                                              : bridge_kind();
     FrameworkJob job;
     if (of < YamlKind::accelerate_megatron) {
-      const ReadSettings<MegatronFlags> read = read_megatron(megatron_yaml(arguments, text_).flags, given_);
+      SettingsText flags = megatron_yaml(arguments, text_).flags;
+      std::erase_if(flags.settings,
+                    [](const Setting& one) { return !one.unknown.empty() && detail::among(one.name, of_layout); });
+      const ReadSettings<MegatronFlags> read = read_megatron(std::move(flags), given_);
       read_megatron_model(read, job);
       if (job.model) job.model->edges_count_as_layers = read.values.embedding_counts && read.values.loss_counts;
     }
@@ -163,6 +181,9 @@ class YamlJobReader {
       case YamlKind::accelerate:
         found = trained(found.kind, TrainerKind::accelerate);
         break;
+      case YamlKind::transformers:
+        found = trained(found.kind, TrainerKind::transformers);
+        break;
     }
     return found;
   }
@@ -188,14 +209,16 @@ class YamlJobReader {
                                                                              : YamlKind::accelerate;
     if (has("base_model")) return YamlKind::axolotl;
     if (has("model_name_or_path")) return YamlKind::llama_factory;
+    if (has("per_device_train_batch_size")) return YamlKind::transformers;
     if (has_any("trainer.strategy.")) return YamlKind::nemo_2;
     if (has_any("trainer.") && has_any("model.")) return YamlKind::nemo;
     if (has_any("model.") && (has_any("train.") || has_any("ddp.") || has_any("_target_"))) return YamlKind::bridge;
     throw SettingError(one_line(concat(
         text_.source,
         ": a YAML of no kind that is read. Read are those with MODEL_ARGS (Megatron-LM), modules (Primus), parallelism and "
-        "model.model_config (nanotron), model_name_or_path (LLaMA-Factory), base_model (axolotl), distributed_type "
-        "(Accelerate), trainer and model (NeMo), model and train (Megatron-Bridge)")));
+        "model.model_config (nanotron), model_name_or_path (LLaMA-Factory), per_device_train_batch_size (the Trainer), "
+        "base_model (axolotl), "
+        "distributed_type (Accelerate), trainer and model (NeMo), model and train (Megatron-Bridge)")));
   }
 
   /// The text with which --model names the model of that name or path; "": it is not known.

@@ -36,6 +36,8 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const De
     for (const LayerKind& kind : model.kinds) kinds += concat(kinds.empty() ? "" : ", ", kind.name);
     refuse_model(model, concat("layers of several kinds (", kinds, ") can be simulated, but not computed by this code"));
   }
+  if (!model.mtp.empty())
+    refuse_model(model, "layers that predict further tokens can be simulated, but not computed by this code");
   if (model.is_latent() || model.dense_layers > 0) {
     refuse_model(model, concat(model.is_latent() ? "latent attention" : "first layers without experts",
                                " can be simulated, but not computed by this code"));

@@ -64,6 +64,7 @@ struct LayerStack {
   ShardCopies shard_copies = ShardCopies::none;
   /// of a layer's parameters, those of experts that ranks may have whole (Mesh::whole_experts)
   ParameterRange experts = {};
+  ParameterRange last_edge_experts = {};  ///< the same of the last edge, whose layers predict further tokens
   /// of each weight of a layer where ranks gather it; 0: as elsewhere
   std::int64_t gathered_bytes = 0;
   /// of a layer's keys, as large as its values: sent by context parallelism
@@ -90,6 +91,7 @@ struct LayerStack {
                                   .layers = layers,
                                   .layer = {layer.parameters, experts},
                                   .last_edge = last_edge.parameters,
+                                  .last_edge_experts = last_edge_experts,
                                   .tied = tied,
                                   .pattern = pattern};
     for (const LayerWork& kind : others) counts.others.push_back({kind.layer.parameters, kind.experts});
@@ -176,6 +178,7 @@ TAWPIPE_INLINE StageWork LayerStack::stage(std::int32_t first, std::int32_t coun
   work.boundary = layer.boundary;
   if (with_first || (with_last && tied)) work.edge_parameters += first_edge.parameters;
   if (with_last) work.edge_parameters += last_edge.parameters;
+  if (with_last) work.expert_parameters += last_edge_experts.count();
   if (!pattern.empty()) work.kinds.assign(pattern.begin() + first, pattern.begin() + first + count);
   std::vector<char> done(others.size() + 1, 0);
   for (std::int32_t i = 0; i < count; ++i) {  // a kind at a time, in the order in which they begin
@@ -264,6 +267,7 @@ TAWPIPE_INLINE void LayerStack::check() const {
       fail(concat("the parameters of its experts, ", of.begin, " to ", of.end, ", are not among a layer's ", parameters));
   };
   check_experts(experts, layer.parameters);
+  check_experts(last_edge_experts, last_edge.parameters);
   for (const LayerWork& kind : others) check_experts(kind.experts, kind.layer.parameters);
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));

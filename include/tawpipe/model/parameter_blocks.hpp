@@ -82,9 +82,10 @@ class ParameterBlocks {
     std::int32_t layers = 0;  ///< number of layers
     Layer layer = {};         ///< kind 0
     std::int64_t last_edge = 0;
-    bool tied = false;               ///< the first edge's parameters also serve the last edge
-    std::vector<Layer> others = {};  ///< kinds 1, 2 and so on
-    LayerPattern pattern = {};       ///< the kind of each layer; empty: all are `layer`
+    ParameterRange last_edge_experts = {};  ///< of these, those of experts
+    bool tied = false;                      ///< the first edge's parameters also serve the last edge
+    std::vector<Layer> others = {};         ///< kinds 1, 2 and so on
+    LayerPattern pattern = {};              ///< the kind of each layer; empty: all are `layer`
   };
 
   ParameterBlocks() = default;
@@ -187,6 +188,8 @@ inline std::vector<ParameterRange> ParameterBlocks::part_of(std::span<const Para
       to(begin + kind_of(layer).experts.end, experts);
       to(begin + kind_of(layer).count, !experts);
     }
+    to(last + sizes_.last_edge_experts.begin, !experts);
+    to(last + sizes_.last_edge_experts.end, experts);
     to(range.end, !experts);
   }
   return part;

@@ -213,7 +213,12 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
                         detail::work_of({detail::joining_operators(model.hidden), model, batch, Recompute::none}));
     detail::add_to_edge(stack.last_edge, logits);
   }
-  if (!model.mtp.empty()) stack.names.last_edge.push_back({"next_tokens", model.mtp_parameters()});
+  if (!model.mtp.empty()) {  // their experts come last
+    std::int64_t experts = 0;
+    for (const std::uint8_t kind : model.mtp) experts += (kind == 0 ? stack.experts : stack.others[kind - 1U].experts).count();
+    stack.last_edge_experts = {stack.last_edge.parameters - experts, stack.last_edge.parameters};
+    stack.names.last_edge.push_back({"next_tokens", model.mtp_parameters()});
+  }
   const LayerKind& first = decoder.kinds[decoder.pattern.front()];
   stack.lookup_waits_in_layer =
       detail::OperatorMemory{detail::OperatorReading{first.operators(model.hidden), model, batch, recompute}}
@@ -228,7 +233,7 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   stack.utilization = model.utilization;
   stack.utilization_source = model.utilization_source;
   stack.sizes = {{"hidden", model.hidden}, {"vocab", model.vocab}};
-  if (model.has_kinds()) return stack;  // the sizes alone do not say what its layers are
+  if (model.has_kinds() || !model.mtp.empty()) return stack;  // the sizes alone do not say what its layers are
   stack.sizes = {{"hidden", model.hidden},
                  {"heads", model.heads},
                  {"kv_heads", model.kv_heads},

@@ -16,6 +16,7 @@ struct FullyShardedOptions {
   bool gather_first = false;
   bool reshard = true;
   bool overlap = true;
+  bool by_unit = false;  ///< the states of each unit apart, as weights in host memory need; no option by name
 
   static std::vector<Field<FullyShardedOptions>> fields() {
     using Options = FullyShardedOptions;
@@ -43,6 +44,7 @@ inline Schedule fully_sharded(const Workload& workload, const DeviceGroups& node
                   .gather_first = options.gather_first,
                   .reshard = options.reshard,
                   .overlap = options.overlap,
+                  .by_unit = options.by_unit,
                   .name = "fsdp",
                   .options = option_texts(options)});
 }
@@ -52,6 +54,7 @@ struct NodeCopyOptions {
   bool two_level = true;
   int prefetch = 0;
   bool overlap = true;
+  bool by_unit = false;  ///< as FullyShardedOptions::by_unit
 
   static std::vector<Field<NodeCopyOptions>> fields() {
     using Options = NodeCopyOptions;
@@ -75,6 +78,7 @@ inline Schedule node_copy_sharded(const Workload& workload, const DeviceGroups& 
                   .two_level = options.two_level,
                   .prefetch = options.prefetch,
                   .overlap = options.overlap,
+                  .by_unit = options.by_unit,
                   .name = "hpz",
                   .options = option_texts(options)});
 }

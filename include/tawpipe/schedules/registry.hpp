@@ -161,7 +161,9 @@ class Registry {
 
   template <class Options, class Build>
   static Schedule call(const std::any& make, std::string_view name, const ScheduleRequest& request) {
-    return (*std::any_cast<Build>(&make))(request, read_options<Options>(name, request.options));
+    Options options = read_options<Options>(name, request.options);
+    if constexpr (requires { options.by_unit; }) options.by_unit = request.offload.weights;
+    return (*std::any_cast<Build>(&make))(request, options);
   }
 
   template <class Options>

@@ -47,6 +47,8 @@ struct ShardingPlan {
   bool gather_first = false;
   bool reshard = true;  ///< off: a unit gathered for the forward stays until its backward
   bool overlap = true;  ///< off: communication occupies the compute lane
+  /// a buffer of states for each unit; otherwise, where weights are sharded over all ranks, one of all units
+  bool by_unit = false;
 
   std::string name = "sharded";                                ///< name of the schedule
   std::vector<std::pair<std::string, std::string>> options{};  ///< recorded in the schedule

@@ -44,6 +44,7 @@ class LayoutBounds {
     const double parameters = static_cast<double>(problem.model->parameters()) / ranks;
     resident_ = parameters * static_cast<double>(bytes.weight + bytes.gradient);
     states_ = resident_ + parameters * static_cast<double>(bytes.optimizer);
+    weights_ = parameters * static_cast<double>(bytes.weight);
   }
 
   /// Finds at once what the bounds of these layouts need. @param parallel  as for plan()
@@ -144,7 +145,10 @@ class LayoutBounds {
   };
 
   Offload offload_of(const PlanLayout& layout) const { return layout.offload.value_or(request_.problem.offload); }
-  double min_states(const PlanLayout& layout) const { return offload_of(layout).optimizer ? resident_ : states_; }
+  double min_states(const PlanLayout& layout) const {
+    const Offload offload = offload_of(layout);
+    return (offload.optimizer ? resident_ : states_) - (offload.weights ? weights_ : 0);
+  }
   double saved(const PlanLayout& layout) { return times_of(layout, first_of(layout.mesh)).saved; }
 
   /// One member of each class of a replica's ranks, and how many are of the class.
@@ -257,8 +261,9 @@ class LayoutBounds {
   const PlanRequest& request_;
   double usable_ = 0;  ///< bytes of a device, mean
   // Bytes of the model's states, for each device.
-  double resident_ = 0;  ///< weights and gradients, which never lie in host memory
+  double resident_ = 0;  ///< weights and gradients
   double states_ = 0;
+  double weights_ = 0;
   std::optional<Mesh> known_mesh_;
   std::vector<Replica> known_replicas_;  ///< for known_mesh_
   std::map<Key, Times> times_;

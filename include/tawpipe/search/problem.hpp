@@ -168,6 +168,11 @@ struct Problem {
 
   /// @throws InputError  naming what is invalid, before anything is computed.
   void check() const {
+    if (offload.weights && sharding != StateSharding::none && mesh.data * mesh.expert * mesh.context > 1) {
+      throw InputError(
+          "--offload weights is of devices that own what they hold: choose fsdp over all devices, or --shard-states none "
+          "around a pipeline");
+    }
     noise.check();
     mesh.over(cluster.ranks());
     if (stack) check_stack();

@@ -126,6 +126,9 @@ inline std::span<const KnownDevice> known_devices() {
       {"A40-48G", 48, 149.7, 0, 0, 696, 86, 84, 0, 300, "NVIDIA A40 data sheet: 299.4 TFLOPS with sparsity"},
       {"A6000-48G", 48, 154.8, 0, 0, 768, 86, 84, 0, 300, "NVIDIA RTX A6000 data sheet: 309.7 TFLOPS with sparsity"},
       {"A30-24G", 24, 165, 0, 0, 933, 80, 56, 0, 165, "NVIDIA A30 data sheet: 330 TFLOPS with sparsity", 0.942},
+      // Two devices to a module, which is 383 TFLOPS, 128 GB, 3277 GB/s and 560 W; products as on MI300X: assumed.
+      {"MI250X-64G", 64, 191.5, 0, 0, 1638, 0, 110, 7, 280, "AMD Instinct MI250X data sheet, one of its two dies", 0.588, 0.588,
+       1, 0, 0, "", Peers::xgmi},
       // Large products against an A100's 271.2 of 312 TFLOPS: 668.4, 784.9, 1565 and 1243 (stas00/ml-engineering, maximum
       // achievable matmul FLOPS); 8 and 4 bits alike: assumed.
       {"MI300X-192G", 192, 1307.4, 2614.9, 0, 5300, 0, 304, 7, 750, "AMD Instinct MI300X data sheet, without sparsity", 0.588,
@@ -248,23 +251,27 @@ inline int usual_nvlinks(const KnownDevice& device) { return device.peers == Pee
 /// | devices | machine | a link | PCI x16 | sockets | adapter | host memory |
 /// |---|---|---|---|---|---|---|
 /// | xgmi | AMD Instinct platform, EPYC 9004, 400 Gb/s | 48 | 48 | 16 | 50 | 737 |
+/// | xgmi, MI250X | EPYC 7003, 200 Gb/s | 36 | 24 | 16 | 25 | 327 |
 /// | roce | HLS-3: Gaudi 3, Sapphire Rapids | 25 | 48 | 22 | 75 | 491 |
 /// | host | as the compute capability's, 100 Gb/s for all | | | | 12.5 | |
 ///
-/// XGMI: RCCL, src/graph/topo.h, GFX94X_XGMI_WIDTH and GFX95X_XGMI_WIDTH (the sheets say 64 and 76.8). Host memory: 0.8 of
-/// two sockets of 12 channels of DDR5-4800 (AMD EPYC 9004 data sheet). Gaudi 3: 21 ports of 200 Gb/s inside, 3 that
+/// XGMI: RCCL, src/graph/topo.h, MI200_XGMI_WIDTH, GFX94X_XGMI_WIDTH and GFX95X_XGMI_WIDTH (the sheets say 50, 64 and
+/// 76.8). The dies of a node of MI250X have eight links each, four of them to the other die of their module, and do not
+/// reach each other one: a link to each of seven is assumed. Host memory: 0.8 of two sockets of 12 channels of DDR5-4800
+/// (AMD EPYC 9004 data sheet), or 8 of DDR4-3200. Gaudi 3: 21 ports of 200 Gb/s inside, 3 that
 /// leave the node (Intel Gaudi documentation, Network Configuration).
 inline LinkSpeeds link_speeds(const KnownDevice& device) {
-  LinkSpeeds speeds = link_speeds(device.sm == 0 ? 90 : device.sm);
+  const bool mi200 = device.name.starts_with("MI2");
+  LinkSpeeds speeds = link_speeds(device.sm != 0 ? device.sm : mi200 ? 80 : 90);
   if (device.peers == Peers::host) speeds.network = BytesPerSecond{12.5e9};
   if (device.peers == Peers::roce) {
     speeds.nvlink = BytesPerSecond{25e9};
     speeds.network = BytesPerSecond{75e9};
   }
   if (device.peers == Peers::xgmi) {
-    speeds.nvlink = BytesPerSecond{48e9};
+    speeds.nvlink = BytesPerSecond{mi200 ? 36e9 : 48e9};
     speeds.socket = socket_speed("x86_64", "AuthenticAMD", 25, 17);
-    speeds.host_memory = BytesPerSecond{737e9};
+    speeds.host_memory = BytesPerSecond{mi200 ? 327e9 : 737e9};
   }
   return speeds;
 }

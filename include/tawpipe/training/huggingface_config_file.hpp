@@ -29,6 +29,8 @@ namespace tawpipe::inline v0::training {
 inline std::string_view huggingface_type(const Transformer& model) {
   if (model.has_kinds())
     throw InputError(concat("model ", quote(model.name), " has layers of several kinds, which are not written"));
+  if (!model.mtp.empty())
+    throw InputError(concat("model ", quote(model.name), " has layers that predict further tokens, which are not written"));
   const bool alike = model.qkv_bias == model.output_bias;  // as attention_bias says
   const bool none = alike && !model.qkv_bias;
   const bool head_norms = model.qk_norm == QkNorm::head;

@@ -193,6 +193,12 @@ TEST_CASE("rings over XGMI use all links between their members") {
     CHECK(nccl_choice(Op::all_reduce, nccl_ring(ranks, one), 1e9).algorithm != Algorithm::nvls);
   }
   CHECK(nccl_ring(first_ranks(8), one).nvlink);
+  // RCCL's: 17 us and seven steps of 2.1 us of Simple; 336 GB/s of the bus, of which a gather over eight uses 7/8 of its bytes.
+  const tawpipe::NcclRing eight = nccl_ring(first_ranks(8), one);
+  CHECK(eight.rccl);
+  CHECK(tawpipe::nccl_ring_cost(Op::all_gather, NcclProtocol::simple, eight).latency_s == Approx(17e-6 + 7 * 2.1e-6));
+  CHECK(tawpipe::nccl_ring_cost(Op::all_gather, NcclProtocol::ll128, eight).bytes_per_second == 0);
+  CHECK_FALSE(nccl_ring(first_ranks(8), tawpipe::cluster_named("hgx-gaudi3")).rccl);
   // Between nodes eight channels leave by adapters of 400 Gb/s in slots of 48 GB/s: 384, more than the 336 of seven links.
   const Cluster two = tawpipe::cluster_named("hgx-mi300x*2");
   CHECK(nccl_ring(first_ranks(16), two).bus_bandwidth == Approx(7 * 48e9));

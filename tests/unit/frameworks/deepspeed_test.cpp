@@ -58,4 +58,26 @@ TEST_CASE("what changes messages or memory and is not modelled is noted") {
             .notes.empty());
 }
 
+TEST_CASE("ZeRO-3's weights and the optimizer's states lie in host memory where a file says so") {
+  const auto zero = [](const std::string& stage, const std::string& parameters) {
+    return job("\"zero_optimization\": {\"stage\": " + stage +
+               ", \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}, \"offload_param\": {\"device\": \"" +
+               parameters + "\", \"pin_memory\": true}}");
+  };
+  const FrameworkJob both = zero("3", "cpu");
+  CHECK(both.offload == Offload{.weights = true, .optimizer = true});
+  CHECK(both.choice.schedule == "fsdp");
+  CHECK(both.notes.empty());
+  CHECK(deepspeed_cannot(both).empty());
+  const std::string text = deepspeed_text(both, {});
+  CHECK(text.find("\"offload_param\"") != std::string::npos);
+  CHECK(deepspeed_job(text, "written", 16).offload == both.offload);
+  CHECK(zero("3", "none").offload == Offload{.optimizer = true});
+  const FrameworkJob two = zero("2", "cpu");
+  CHECK(two.offload == Offload{.optimizer = true});
+  CHECK(two.notes.size() == 1);
+  CHECK_THROWS_WITH_AS(zero("3", "nvme"), doctest::Contains("zero_optimization.offload_param.device: drives are not modelled"),
+                       InputError);
+}
+
 }  // namespace deepspeed_test

@@ -130,7 +130,7 @@ TEST_CASE("what of latent attention is not modelled is refused or noted") {
   CHECK(refusal(latent + "--num-attention-heads 24 --kv-channels 128").empty());
   CHECK(has(refusal(latent + "--transformer-impl local"), "latent attention is known with fused attention only"));
   CHECK(has(refusal(latent + "--use-legacy-models --use-flash-attn"), "--multi-latent-attention: not with --use-legacy-models"));
-  CHECK(has(job(latent + "--mtp-num-layers 1").notes.back(), "--mtp-num-layers: simulated without the layers"));
+  CHECK(job(latent + "--mtp-num-layers 1").model->mtp.size() == 1);
   CHECK(notes("--multi-latent-attention") ==
         "run.sh: --qk-layernorm: is not set; simulated with it, with norms of the short vectors");
   CHECK(notes(latent + "--group-query-attention --num-query-groups 8") ==
@@ -144,7 +144,7 @@ TEST_CASE("what of latent attention is not modelled is refused or noted") {
 
 TEST_CASE("frameworks without latent attention cannot run it") {
   const FrameworkJob dense = job(latent);
-  CHECK(has(join(torchtitan_cannot(dense), "; "), "latent attention is written for Megatron-LM only"));
+  CHECK(has(join(torchtitan_cannot(dense), "; "), "latent attention is written of deepseek_v3, by its name"));
   CHECK(has(join(deepspeed_cannot(dense), "; "), "latent attention is set in the program"));
   FrameworkJob unturned = dense;
   unturned.model->rope_width = 0;

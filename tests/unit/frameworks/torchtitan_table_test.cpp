@@ -98,12 +98,19 @@ TEST_CASE("FSDP shards experts among the devices that have the same, all else am
   CHECK(written.flavor == "30B-A3B");
   CHECK(written.expert == 4);
   CHECK(written.shard == whole.batch_parts());
+  CHECK(join(torchtitan_cannot(whole), "; ").empty());
+  const FrameworkJob again = job(torchtitan_text(whole, {}));
+  CHECK(torchtitan_text(again, {}) == torchtitan_text(whole, {}));
+  CHECK(again.mesh == whole.mesh);
+  CHECK(again.model->fused_swiglu == whole.model->fused_swiglu);
   const FrameworkJob wide =
       job(mixture("expert_parallel_degree = 4\ntensor_parallel_degree = 2\ncontext_parallel_degree = 2\n"
                   "expert_parallel_comm_backend = \"deepep\"\n"));
   CHECK(wide.mesh.expert == 1);
   CHECK(wide.mesh.expert_parts() == 4);
   CHECK(wide.expert_dispatch == ExpertDispatch::deepep);
+  CHECK(join(torchtitan_cannot(wide), "; ").empty());
+  CHECK(job(torchtitan_text(wide, {})).mesh == wide.mesh);
   const FrameworkJob stages = job(mixture("expert_parallel_degree = 2\npipeline_parallel_degree = 2\n"));
   CHECK(stages.choice.schedule == "1f1b");
   CHECK(stages.sharding == StateSharding::parameters);
@@ -111,6 +118,12 @@ TEST_CASE("FSDP shards experts among the devices that have the same, all else am
   const FrameworkJob split = job(mixture("tensor_parallel_degree = 2\n"));  // experts by tensor parallelism
   CHECK(split.choice.schedule == "fsdp");
   CHECK_FALSE(split.mesh.whole_experts);
+  CHECK(join(torchtitan_cannot(split), "; ").empty());
+  CHECK(job(torchtitan_text(split, {})).mesh == split.mesh);
+  CHECK(torchtitan_text(stages, {}).find("expert_parallel_degree = 2") != std::string::npos);
+  FrameworkJob other = whole;
+  other.model->experts = 64;
+  CHECK(has(join(torchtitan_cannot(other), "; "), "by their names"));
 
   CHECK(has(refusal(mixture("expert_parallel_degree = 3\n")), "3 does not divide the 128 experts"));
   CHECK(has(refusal(mixture("expert_parallel_degree = 2\ntensor_parallel_degree = 4\n")), "2 must be a multiple of tensor 4"));

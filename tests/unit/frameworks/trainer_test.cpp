@@ -131,7 +131,7 @@ TEST_CASE("axolotl with FSDP, DeepSpeed and neither") {
   CHECK(zero.job.choice.schedule == "zero2");
   CHECK(zero.job.global_batch == 128);
   const FrameworkJob offloaded = read(axolotl + "fsdp_config: {offload_params: true}\n").job;
-  CHECK(offloaded.offload.optimizer);
+  CHECK(offloaded.offload == Offload{.weights = true, .optimizer = true});
   CHECK(offloaded.notes.size() == 1);
   CHECK(has(read(with(axolotl, "adamw_torch_fused", "adamw_bnb_8bit")).job.notes.at(0),
             "line 8: optimizer: simulated with states in float32"));

@@ -202,4 +202,13 @@ TEST_CASE("a YAML of no kind names those that are read") {
   }
 }
 
+TEST_CASE("a model does not need what its file leaves to variables of a run") {
+  const std::string text =
+      "MODEL_ARGS:\n  --num-layers: 24\n  --hidden-size: 2048\n  --num-attention-heads: 16\n  --vocab-size: 32000\n"
+      "  --tensor-model-parallel-size: ${TP}\n  --pipeline-model-parallel-size: ${PP:-2}\n  --micro-batch-size: ${MBS}\n";
+  CHECK(yaml_model(text, "a.yaml").layers == 24);
+  CHECK_THROWS_WITH_AS(yaml_model("MODEL_ARGS:\n  --num-layers: ${LAYERS}\n  --hidden-size: 2048\n", "a.yaml"),
+                       doctest::Contains("${LAYERS} is not set in this file"), InputError);
+}
+
 }  // namespace yaml_job_test

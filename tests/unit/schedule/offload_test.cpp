@@ -47,17 +47,20 @@ Schedule build(const std::string& name, const Workload& work, int ranks) {
 }  // namespace
 
 TEST_CASE("what is offloaded is read as it is written") {
-  for (const char* text : {"off", "activations", "optimizer", "activations+optimizer", "activations:20+optimizer"})
+  for (const char* text : {"off", "activations", "optimizer", "activations+optimizer", "activations:20+optimizer", "weights",
+                           "weights+optimizer", "activations:2+weights+optimizer"})
     CHECK(name(parse_offload(text)) == text);
   CHECK(parse_offload("optimizer+activations") == Offload{.activations = true, .optimizer = true});
+  CHECK(parse_offload("optimizer+weights") == Offload{.weights = true, .optimizer = true});
   CHECK(parse_offload("optimizer+activations:3") == Offload{.activations = true, .layers = 3, .optimizer = true});
   for (const char* text : {"activations:", "activations:0", "activations:2x", "activations:-1"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(parse_offload(text), doctest::Contains("must be a whole number from 1"), InputError);
   }
-  for (const char* text : {"", "on", "activations+", "optimizer+optimizer", "activations,optimizer", "optimizer:2"}) {
+  for (const char* text : {"", "on", "activations+", "optimizer+optimizer", "activations,optimizer", "optimizer:2", "weights:2",
+                           "weights+weights"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH_AS(parse_offload(text), doctest::Contains("expected off, activations, optimizer"), InputError);
+    CHECK_THROWS_WITH_AS(parse_offload(text), doctest::Contains("expected off, activations, weights, optimizer"), InputError);
   }
   CHECK_THROWS_WITH_AS(with_offload(build("1f1b", support::transformer(4, 2), 2), {.activations = true, .ahead = 0}),
                        doctest::Contains("at least 1"), InputError);
@@ -228,4 +231,68 @@ TEST_CASE("a composed schedule copies each rank's part, and of sharded states it
   CHECK_FALSE(kept.parts().buckets.empty());
   const Diagnostics found_in_kept = validate(kept);
   CHECK_MESSAGE(found_in_kept.ok(), found_in_kept.text());
+}
+
+namespace {
+
+Schedule with_weights(const std::string& name, const Workload& work, const std::vector<int>& nodes, const Offload& offload,
+                      const ScheduleOptions& options = {}) {
+  return build_schedule(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = options, .offload = offload});
+}
+
+}  // namespace
+
+TEST_CASE("schedules that gather weights, and pipelines, are valid with them in host memory") {
+  for (const Offload& offload : {Offload{.weights = true}, Offload{.weights = true, .optimizer = true},
+                                 Offload{.activations = true, .weights = true, .optimizer = true}}) {
+    CAPTURE(name(offload));
+    for (const char* schedule : {"fsdp", "hsdp", "hpz", "1f1b", "gpipe", "ddp"}) {
+      CAPTURE(schedule);
+      for (const std::vector<int>& nodes : {std::vector<int>{1}, {4}, {2, 2}}) {
+        if (schedule == std::string{"ddp"} && nodes != std::vector<int>{1}) continue;
+        const Diagnostics found = validate(with_weights(schedule, support::transformer(12, 12), nodes, offload));
+        CHECK_MESSAGE(found.ok(), found.text());
+      }
+    }
+  }
+  for (const char* prefetch : {"0", "1", "2"}) {
+    const Diagnostics found = validate(
+        with_weights("fsdp", support::transformer(12, 12), {4}, {.weights = true, .optimizer = true}, {{"prefetch", prefetch}}));
+    CHECK_MESSAGE(found.ok(), found.text());
+  }
+}
+
+TEST_CASE("weights that are copied to several ranks in place stay on the devices") {
+  CHECK_THROWS_WITH_AS(with_weights("zero1", support::transformer(4, 4), {4}, {.weights = true}),
+                       doctest::Contains("choose a schedule that gathers them before each use, such as fsdp"), InputError);
+}
+
+TEST_CASE("FSDP with weights in host memory copies a rank's part for each gather, and out once") {
+  // Two units' parts at most are on a device: the rest of its quarter of the weights is in host memory.
+  const Workload work = support::transformer(12, 8);
+  const Schedule plain = with_weights("fsdp", work, {4}, {}, {{"prefetch", "1"}});
+  const Schedule hosted = with_weights("fsdp", work, {4}, {.weights = true}, {{"prefetch", "1"}});
+  const Cluster cluster = with_hosts(4);
+  const auto memory = [&](const Schedule& schedule) {
+    return peak_memory(schedule, simulate(schedule, cluster, RooflineCost{}));
+  };
+  Bytes weights{};
+  for (const Buffer& buffer : plain.buffers()) {
+    if (buffer.persistent && buffer.rank == Rank{0} && buffer.content.kind() == ContentKind::weights) weights += buffer.bytes;
+  }
+  const PeakMemory before = memory(plain)[0];
+  const PeakMemory after = memory(hosted)[0];
+  CHECK(after.host == weights);
+  CHECK(after.total < before.total);
+  // 2 microbatches a rank: each unit is gathered 4 times; the update reads them once more and writes them once.
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  for (const Task& task : hosted.tasks()) {
+    if (task.rank != Rank{0} || task.payload != Payload::weights) continue;
+    if (task.op == Op::copy_from_host) in += task.bytes.value();
+    if (task.op == Op::copy_to_host) out += task.bytes.value();
+  }
+  CHECK(out == weights.value());
+  CHECK(in == 5 * weights.value());
+  CHECK(simulate(hosted, cluster, RooflineCost{}).makespan() > simulate(plain, cluster, RooflineCost{}).makespan());
 }

@@ -35,6 +35,7 @@ TEST_CASE("drivers' names are those of the table") {
   CHECK(found("NVIDIA RTX A6000") == "A6000-48G");
   CHECK(found("NVIDIA A40") == "A40-48G");
   CHECK(found("NVIDIA A30") == "A30-24G");
+  CHECK(found("AMD Instinct MI250X") == "MI250X-64G");
   CHECK(found("AMD Instinct MI300X OAM") == "MI300X-192G");
   CHECK(found("AMD Instinct MI325X OAM") == "MI325X-256G");
   CHECK(found("AMD Instinct MI355X OAM") == "MI355X-288G");
@@ -69,7 +70,7 @@ TEST_CASE("people's names are those of the table") {
 TEST_CASE("what only resembles one is not taken for it") {
   for (const char* name : {"", "NVIDIA A16", "NVIDIA A1000", "NVIDIA L40", "NVIDIA T400", "NVIDIA H800 PCIe", "Quadro RTX 6000",
                            "NVIDIA RTX 4090 Laptop GPU", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
-                           "AMD Instinct MI250X", "AMD Radeon RX 7900 XTX"}) {
+                           "AMD Instinct MI250", "AMD Radeon RX 7900 XTX"}) {
     CAPTURE(name);
     CHECK(found(name).empty());
   }
@@ -97,9 +98,11 @@ TEST_CASE("devices of other vendors have no compute capability, and links of the
     CHECK(device.links % 7 == 0);
     CHECK(tawpipe::usual_nvlinks(device) == 0);
   }
-  CHECK(others == 4);
+  CHECK(others == 5);
   // 48 GB/s of RCCL; a third of 21 ports of 200 Gb/s is 3 x 25.
   CHECK(tawpipe::link_speeds(tawpipe::known_device("MI300X-192G")).nvlink.value() == 48e9);
+  CHECK(tawpipe::link_speeds(tawpipe::known_device("MI250X-64G")).nvlink.value() == 36e9);
+  CHECK(tawpipe::link_speeds(tawpipe::known_device("MI250X-64G")).pcie.value() == tawpipe::link_speeds(80).pcie.value());
   CHECK(tawpipe::link_speeds(tawpipe::known_device("Gaudi3-128G")).nvlink.value() == 25e9);
   CHECK(tawpipe::link_speeds(tawpipe::known_device("H100-80G")).network.value() == tawpipe::link_speeds(90).network.value());
 }

@@ -33,6 +33,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                                     {"--padded-vocab-size", flags.padded_vocab},
                                     {"--num-experts", flags.experts},
                                     {"--moe-ffn-hidden-size", flags.expert_ffn},
+                                    {"--mtp-num-layers", flags.mtp_layers},
                                     {"--moe-shared-expert-intermediate-size", flags.shared_ffn}}) {
     check_size(read, name, value, Transformer::max_vocab);
   }
@@ -91,6 +92,11 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   }
   if (flags.latent) read_megatron_latent(read, model);
   if (flags.experts > 0) read_megatron_experts(read, model);
+  if (flags.mtp_layers > Transformer::max_layers)
+    read.fail("--mtp-num-layers", concat("must be at most ", Transformer::max_layers));
+  // Each is as the decoder's last layer, with norms, a product and a loss of its own, on the last stage.
+  // Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_token_prediction.py (core 0.15).
+  model.mtp.assign(static_cast<std::size_t>(flags.mtp_layers), 0);
   take_known_name(model);
   job.model = std::move(model);
 }
@@ -117,7 +123,9 @@ inline StageCut megatron_stage_cut(const ReadSettings<MegatronFlags>& read) {
           {first, last, embedding, loss, "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"});
     StageCut cut;
     try {
-      cut = parse_stage_layout(flags.layout);
+      std::string plain = flags.layout;  // layers that predict further tokens are with the loss
+      if (flags.mtp_layers > 0) std::erase(plain, 'm');
+      cut = parse_stage_layout(plain);
     } catch (const InputError& error) {
       read.fail(layout, error.what());
     }

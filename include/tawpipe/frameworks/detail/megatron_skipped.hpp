@@ -18,7 +18,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
   return {
       {"--is-hybrid-model", "", layers},
       {"--hybrid-override-pattern", "", layers},
-      {"--mtp-num-layers", "0", "simulated without the layers that predict further tokens", false},
       {"--heterogeneous-layers-config-path", "", layers},
       {"--heterogeneous-layers-config-encoded-json", "", layers},
       {"--retro-add-retriever", "", layers},

@@ -114,6 +114,30 @@ inline const SettingsTable<TrainerSettings>& llama_factory_table() {
   return table;
 }
 
+/// Source: huggingface/transformers, training_args.py (of 2026).
+inline const SettingsTable<TrainerSettings>& transformers_table() {
+  using S = TrainerSettings;
+  static const SettingsTable<S> table{.kind = "Trainer's argument",
+                                      .fields = {{"per_device_train_batch_size", &S::microbatch},
+                                                 {"gradient_accumulation_steps", &S::accumulation},
+                                                 {"world_size", &S::processes},
+                                                 {"bf16", &S::bf16, {"true", "false"}},
+                                                 {"fp16", &S::fp16, {"true", "false"}},
+                                                 {"gradient_checkpointing", &S::checkpointing, {"true", "false"}},
+                                                 {"optim", &S::optimizer},
+                                                 {"deepspeed", &S::deepspeed},
+                                                 {"fsdp", &S::fsdp_words, {}, true},
+                                                 {"fsdp_config.reshard_after_forward", &S::reshard},
+                                                 {"fsdp_config.activation_checkpointing", &S::fsdp_checkpointing},
+                                                 {"torch_compile", &S::compile, {"true", "false"}}},
+                                      .foreign = {{"use_liger_kernel", "false", whole_logits, false},
+                                                  {"use_peft", "false", "adapters are not modelled"},
+                                                  {"load_in_4bit", "false", "quantized weights are not modelled"},
+                                                  {"load_in_8bit", "false", "quantized weights are not modelled"}},
+                                      .skipped = "*"};
+  return table;
+}
+
 /// Source: axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas (of 2026).
 inline const SettingsTable<TrainerSettings>& axolotl_table() {
   using S = TrainerSettings;

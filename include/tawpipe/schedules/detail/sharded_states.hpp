@@ -13,7 +13,7 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over several
-/// ranks, the whole model. One rank has a part for each unit, so that what is composed around it
+/// ranks, the whole model unless the plan has units apart. One rank has a part for each unit, so that what is composed around it
 /// gathers and sums unit by unit. Tied parameters are the first edge's, and the last edge's own are
 /// with them: both have one part.
 class ShardedStates {
@@ -22,7 +22,7 @@ class ShardedStates {
       : sets_{sets}, plan_{plan}, ranks_{ranks} {
     const Workload& workload = builder.workload();
     const bool tied = !workload.is_abstract() && workload.model().tied;
-    const bool together = plan.weights == Scope::all && ranks > 1;
+    const bool together = plan.weights == Scope::all && ranks > 1 && !plan.by_unit;
     std::vector<std::vector<Run>> runs;  // [part]
     int first_edge = -1;
     for (int u = 0; u < static_cast<int>(builder.stages().size()); ++u) {

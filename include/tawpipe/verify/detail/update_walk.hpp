@@ -22,8 +22,12 @@ class UpdateWalk {
         updates_(schedule.buffers().size(), 0),
         twice_(updates_.size(), 0),
         users_(updates_.size(), 0),
+        from_host_(updates_.size(), 0),
         expected_(parts(schedule)) {
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+      if (schedule.tasks()[t].op == Op::copy_from_host) {
+        for (const Use& use : schedule.uses(id<TaskId>(t))) from_host_[index(use.buffer)] = use.access == Access::read ? 0 : 1;
+      }
       if (schedule.tasks()[t].op != Op::update) continue;
       for (const Use& use : schedule.uses(id<TaskId>(t))) ++users_[index(use.buffer)];
     }
@@ -52,7 +56,7 @@ class UpdateWalk {
           change_states(t, use);
         } else if (changed) {
           ++updates_[index(use.buffer)];
-          kept(t, use);
+          if (from_host_[index(use.buffer)] == 0) kept(t, use);  // otherwise they must get back there: finish()
         }
       } else if (kind == ContentKind::gradients && (use.access == Access::read || changed)) {
         gradient.add(use.buffer, true);
@@ -332,6 +336,7 @@ class UpdateWalk {
   /// [buffer] of weights, some of which two updates changed
   std::vector<char> twice_;
   std::vector<std::uint32_t> users_;              ///< [buffer] updates that name it
+  std::vector<char> from_host_;                   ///< [buffer] whether a copy from host memory fills it
   std::vector<ParameterMap<Expected>> expected_;  ///< [part of the parameters]
   ParameterMap<Expected> found_;                  ///< of the current update
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
