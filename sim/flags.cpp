@@ -194,6 +194,11 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
            "How tokens get to experts of other devices: all-to-all (default), a copy for each expert, or deepep, as DeepEP and\n"
            "HybridEP send them: one to each node, and one to each device there",
            "HOW", "Layout");
+  add_text(app, "--overlap-expert-all-to-all", request.expert_overlap,
+           "All-to-alls of experts run under another microbatch's computation: off (default), on, or delayed, with gradients of\n"
+           "weights after the all-to-all that they do not hold up (Megatron-LM's --overlap-moe-expert-parallel-comm and\n"
+           "--delay-wgrad-compute); with interleaved-1f1b, ddp, dualpipe and dualpipe-v",
+           "HOW", "Layout");
   add_state_flags(app, request);
   add_text(app, "--tp-comm-overlap", request.tensor_overlap,
            "Collectives of tensor parallelism overlap the GEMMs before and after them: on or off (default)", "on|off", "Layout");

@@ -59,6 +59,8 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
       held.collective_ctas = parse_count(key, value, 0);
     } else if (key == "state-ctas") {
       held.state_ctas = parse_count(key, value, 0);
+    } else if (key == "expert-ctas") {
+      held.expert_ctas = parse_count(key, value, 0);
     } else if (key == "state-rate") {
       held.state_rate = parse_bandwidth(value);
     } else if (key == "waiting") {
@@ -82,8 +84,8 @@ HeldSms parse_hold_sms(const std::string& text, const DeviceSpec& device) {
     } else {
       throw InputError(
           concat("--hold-sms: ", unknown_name("parameter", key,
-                                              {"ctas", "collective-ctas", "state-ctas", "state-rate", "waiting", "sms", "speeds",
-                                               "priority", "copy-engines", "puts", "launch-order"})));
+                                              {"ctas", "collective-ctas", "expert-ctas", "state-ctas", "state-rate", "waiting",
+                                               "sms", "speeds", "priority", "copy-engines", "puts", "launch-order"})));
     }
   }
   if (held.is_off()) throw InputError("--hold-sms: with ctas=0 and collective-ctas=0 nothing is held; use off");

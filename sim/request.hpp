@@ -56,6 +56,7 @@ struct Request : MeshRequest {
   std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
   std::string expert_dispatch = "all-to-all";   ///< or deepep
+  std::string expert_overlap = "off";           ///< or on, delayed
   std::string tensor_overlap = "off";
   std::string gradient_dtype;  ///< "": the model's
   std::string moment_dtype;    ///< "": float32, or the model's if that is wider

@@ -169,9 +169,9 @@ Command add_plan(CLI::App& parent) {
          "    --model llama-3-8b --sequence 8192 --global-batch 128");
   return {
       app, [flags, app, no_offload] {
-        for (const char* flag : {"--sequence-parallel", "--context-exchange", "--expert-dispatch", "--shard-states", "--reshard",
-                                 "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap",
-                                 "--cuda-graphs", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
+        for (const char* flag : {"--sequence-parallel", "--context-exchange", "--expert-dispatch", "--overlap-expert-all-to-all",
+                                 "--shard-states", "--reshard", "--overlap-grad-reduce", "--overlap-param-gather", "--bucket",
+                                 "--tp-comm-overlap", "--cuda-graphs", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
           if (app->count(flag) > 0) flags->given.emplace_back(flag);
         }
         if (*no_offload) flags->given.emplace_back("--offload");
@@ -183,10 +183,10 @@ Command add_bound(CLI::App& parent) {
   const auto flags = std::make_shared<PlanFlags>();
   CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
   add_problem_flags(*app, flags->base, "any");
-  for (const char* flag :
-       {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel", "--expert-parallel",
-        "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--expert-dispatch", "--shard-states",
-        "--reshard", "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
+  for (const char* flag : {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel",
+                           "--expert-parallel", "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange",
+                           "--expert-dispatch", "--overlap-expert-all-to-all", "--shard-states", "--reshard",
+                           "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
     app->remove_option(app->get_option(flag));
   }
   app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");

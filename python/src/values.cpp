@@ -149,6 +149,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("sequence_parallel", &sim::Request::sequence_parallel)
       .def_rw("context_exchange", &sim::Request::context_exchange)
       .def_rw("expert_dispatch", &sim::Request::expert_dispatch)
+      .def_rw("overlap_expert_all_to_all", &sim::Request::expert_overlap)
       .def_rw("shard_states", &sim::Request::shard_states)
       .def_rw("reshard", &sim::Request::reshard)
       .def_rw("overlap_grad_reduce", &sim::Request::overlap_gradients)

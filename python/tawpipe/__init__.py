@@ -276,7 +276,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
             all communications, while they wait too; or "ctas=8,...", "nccl,copy-engines=node,..." (docs/sweeps.md).
         switches: Of the layout, as the command's flags: layout, sequence_parallel, context_exchange, expert_dispatch,
-            shard_states, reshard, overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
+            overlap_expert_all_to_all, shard_states, reshard, overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
 
     Raises:
         InputError: For anything missing or impossible.
@@ -344,7 +344,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          today: str | os.PathLike | None = None, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
          strict: bool = False, vocab_size: int = 0, step_time: str = "", emit: str | None = None, top: int = 5,
          budget: int = 0, seconds: int = 0, threads: int = 0, context_exchange: str | None = None, expert_dispatch: str | None = None,
-         layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
+         overlap_expert_all_to_all: str | bool | None = None, layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
     Args:
@@ -386,7 +386,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     _put(base, layout=layout, dtype=dtype, loss_dtype=loss_dtype)
     switches = {name: value for name, value in (
         ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange),
-        ("expert_dispatch", expert_dispatch), ("shard_states", shard_states), ("reshard", reshard),
+        ("expert_dispatch", expert_dispatch), ("overlap_expert_all_to_all", overlap_expert_all_to_all),
+        ("shard_states", shard_states), ("reshard", reshard),
         ("overlap_grad_reduce", overlap_grad_reduce), ("overlap_param_gather", overlap_param_gather),
         ("bucket", bucket), ("tp_comm_overlap", tp_comm_overlap), ("layers_per_stage", layers_per_stage),
         ("loss_chunk", loss_chunk)) if value is not None}
@@ -533,7 +534,8 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     return request
 
 
-_SWITCHES = ("layout", "sequence_parallel", "context_exchange", "expert_dispatch", "shard_states", "reshard",
+_SWITCHES = ("layout", "sequence_parallel", "context_exchange", "expert_dispatch", "overlap_expert_all_to_all",
+             "shard_states", "reshard",
              "overlap_grad_reduce", "overlap_param_gather", "bucket", "tp_comm_overlap", "layers_per_stage", "loss_chunk")
 
 

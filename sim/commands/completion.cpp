@@ -81,6 +81,7 @@ const std::map<std::string_view, std::vector<std::string>>& known_values() {
       {"--offload", {"off", "activations", "weights", "optimizer", "activations+optimizer", "weights+optimizer"}},
       {"--context-exchange", names_of<ContextExchange, context_exchanges>()},
       {"--expert-dispatch", names_of<ExpertDispatch, expert_dispatches>()},
+      {"--overlap-expert-all-to-all", names_of<ExpertOverlap, expert_overlaps>()},
       {"--shard-states", names_of<StateSharding, state_shardings>()},
       {"--reshard", names_of<Reshard, reshards>()},
       {"--gemm-format", names_of<ProductFormat, product_formats>()},

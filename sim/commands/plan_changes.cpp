@@ -90,6 +90,13 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     if (detail::why_not_shared(once.problem, best.layout.mesh, once.problem.context_exchange).empty())
       trials.push_back({{"tokens sent to experts by DeepEP (--expert-dispatch deepep)"}, {}, std::move(once)});
   }
+  if (best.layout.mesh.whole_experts && asked.problem.expert_overlap == ExpertOverlap::off &&
+      shipped().info(best.choice.schedule).pairs) {
+    PlanRequest paired = around_best(asked, best);
+    paired.problem.expert_overlap = ExpertOverlap::delayed;
+    trials.push_back(
+        {{"all-to-alls of experts under another microbatch (--overlap-expert-all-to-all delayed)"}, {}, std::move(paired)});
+  }
   if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;
     narrow.base.products = "fp8";

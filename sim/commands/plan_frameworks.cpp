@@ -34,6 +34,7 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   take("--sequence-parallel", request.sequence_parallel, on(problem.sequence_parallel));
   take("--context-exchange", request.context_exchange, context_text(problem.context_exchange, problem.context_inner));
   take("--expert-dispatch", request.expert_dispatch, std::string{name(problem.expert_dispatch)});
+  take("--overlap-expert-all-to-all", request.expert_overlap, std::string{name(problem.expert_overlap)});
   take("--shard-states", request.shard_states, std::string{name(problem.sharding)});
   take("--reshard", request.reshard, std::string{name(problem.reshard)});
   take("--overlap-grad-reduce", request.overlap_gradients, on(problem.overlap_gradients));

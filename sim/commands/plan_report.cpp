@@ -55,6 +55,8 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   const std::string exchange{plan.layout.exchange ? name(*plan.layout.exchange) : base.context_exchange};
   if (exchange != defaults.context_exchange) add("--context-exchange", exchange);
   if (base.expert_dispatch != defaults.expert_dispatch) add("--expert-dispatch", base.expert_dispatch);
+  if (mesh.whole_experts && base.expert_overlap != defaults.expert_overlap)
+    add("--overlap-expert-all-to-all", base.expert_overlap);
   const std::string states{plan.layout.sharding ? name(*plan.layout.sharding) : base.shard_states};
   if (states != defaults.shard_states) add("--shard-states", states);
   if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
@@ -151,7 +153,10 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["words"] = layout_text(plan);
   add_interval(json, plan.summary.makespan, runs_with_error(planned, plan));
   json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
-  if (mesh.whole_experts) json["expert_dispatch"] = name(planned.request.problem.expert_dispatch);
+  if (mesh.whole_experts) {
+    json["expert_dispatch"] = name(planned.request.problem.expert_dispatch);
+    json["expert_overlap"] = name(planned.request.problem.expert_overlap);
+  }
   json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
   json["shard_states"] = name(plan.layout.sharding.value_or(planned.request.problem.sharding));
   json["offload"] = name(plan.layout.offload.value_or(planned.request.problem.offload));

@@ -323,6 +323,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
     problem.mesh.whole_experts = true;
     problem.mesh.expert = row.ep / others;
     problem.mesh.data = row.dp() / problem.mesh.expert;
+    // Megatron-Bridge sets delay_wgrad_compute with it (scripts/performance/utils/overrides.py).
+    if (has(overlap, "moe_a2a_overlap=true")) problem.expert_overlap = ExpertOverlap::delayed;
     if (has(overlap, "moe_flex_dispatcher_backend=deepep") || has(overlap, "moe_flex_dispatcher_backend=hybridep"))
       problem.expert_dispatch = ExpertDispatch::deepep;
   }
@@ -330,8 +332,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
   if (!fsdp) problem.context_exchange = ContextExchange::ring;
   problem.sequence_parallel = row.sp;
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
-  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
-  if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
+  // grad_reduce_in_fp32 = False: NeMo's recipes in 8 and 4 bits, Megatron-Bridge's (scripts/performance/configs).
+  if ((is_narrow(problem.model->products) || row.source == "megatron_bridge") && !fsdp) problem.parameter_bytes.gradient = 2;
   // Composer's gradients in mixed_precision PURE (composer/distributed/mosaic_fsdp_utils.py).
   if (fsdp && has(overlap, "mixed_precision=pure")) problem.parameter_bytes.gradient = 2;
   // Megatron-LM in float16: gradients are float16, and the optimizer has a float32 copy of them

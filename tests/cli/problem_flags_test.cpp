@@ -175,6 +175,24 @@ TEST_CASE("tokens are sent to experts by DeepEP where that is asked for, and a p
   support::check_refused(run("compare " + problem + "--expert-dispatch deepp"), {"'deepp'", "did you mean 'deepep'?"});
 }
 
+TEST_CASE("all-to-alls of experts run under another microbatch where that is asked for, and a plan tells what it would gain") {
+  const std::string problem =
+      "--schedules ddp --cluster dgx-h100*2 --model qwen3-30b-a3b --sequence 4096 --global-batch 128 --expert-parallel 16 ";
+  const std::string of_plan = "plan " + problem + "--tensor-parallel 1 --context-parallel 1 --top 1 ";
+  const json delayed = parsed(run(of_plan + "--overlap-expert-all-to-all delayed --json -"));
+  const json off = parsed(run(of_plan + "--json -"));
+  CHECK(delayed.at("plans")[0].at("makespan_s") < off.at("plans")[0].at("makespan_s"));
+  CHECK(delayed.at("plans")[0].at("expert_overlap") == "delayed");
+  CHECK(off.at("plans")[0].at("expert_overlap") == "off");
+  CHECK(delayed.at("plans")[0].at("command").get<std::string>().find("--overlap-expert-all-to-all delayed") != std::string::npos);
+  CHECK(run(of_plan).out.find("under another microbatch (--overlap-expert-all-to-all delayed): -") != std::string::npos);
+  support::check_refused(
+      run("simulate --schedule 1f1b --cluster dgx-h100 --model qwen3-30b-a3b --sequence 4096 --global-batch 64 "
+          "--expert-parallel 4 --overlap-expert-all-to-all on"),
+      {"1f1b runs no forward together", "interleaved-1f1b"});
+  support::check_refused(run("compare " + problem + "--overlap-expert-all-to-all delay"), {"'delay'", "did you mean 'delayed'?"});
+}
+
 TEST_CASE("a microbatch is chosen to leave a part of the memory free, a given one may fill it") {
   const std::string problem =
       "compare --baselines --schedules fsdp --json - --cluster 1x2 --model llama-12x1024 --sequence 16384 --global-batch 32";

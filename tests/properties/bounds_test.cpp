@@ -194,3 +194,54 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
   CHECK(mixtures > wanted / 50);  // ranks with whole experts
   CHECK(closest < 1.001);         // a bound that no schedule comes near proves nothing
 }
+
+TEST_CASE("nor is one that runs microbatches in pairs") {
+  Random random{20261129};
+  const int wanted = support::draws(60);
+  const std::vector<ScheduleChoice> choices{{"ddp"},
+                                            {"interleaved-1f1b", {{"chunks", "1"}}},
+                                            {"interleaved-1f1b", {{"chunks", "2"}}},
+                                            {"interleaved-1f1b", {{"chunks", "3"}}},
+                                            {"dualpipe-v"}};
+  int simulated = 0;
+  double closest = 1e9;
+  for (int i = 0; i < wanted; ++i) {
+    PlanRequest request = draw(random);
+    if (!request.problem.model->is_routed()) draw_experts(random, *request.problem.model);
+    request.problem.expert_overlap = one_of<ExpertOverlap>(random, {ExpertOverlap::on, ExpertOverlap::delayed});
+    request.problem.expert_dispatch = one_of<ExpertDispatch>(random, {ExpertDispatch::all_to_all, ExpertDispatch::deepep});
+    std::vector<PlanLayout> layouts = planned_layouts(request);
+    std::erase_if(layouts, [](const PlanLayout& layout) { return !layout.mesh.whole_experts || layout.mesh.shared() == 1; });
+    if (layouts.empty()) continue;
+    LayoutBounds bounds{request};
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      const PlanLayout& layout = one_of(random, layouts);
+      const ScheduleChoice& choice = one_of(random, choices);
+      const Problem problem = problem_of(request, layout, choice);
+      CAPTURE(problem.cluster.ranks());
+      CAPTURE(choice.schedule);
+      CAPTURE(layout.mesh.tensor);
+      CAPTURE(layout.mesh.context);
+      CAPTURE(layout.mesh.pipeline);
+      CAPTURE(layout.mesh.expert);
+      CAPTURE(name(problem.expert_overlap));
+      CAPTURE(name(layout.recompute));
+      CAPTURE(i);
+      try {
+        const Predictor predictor{problem, shipped()};
+        const MinNeed need = predictor.least(choice);
+        const Summary summary = predictor.best().summary;
+        ++simulated;
+        CHECK(to_seconds(need.time) <= to_seconds(summary.makespan));
+        CHECK(need.memory.value() <= summary.fullest().value());
+        CHECK((need.fits || !summary.fits()));
+        CHECK(to_seconds(bounds.min_time(layout)) <= to_seconds(summary.makespan));
+        CHECK((bounds.can_hold(layout) || !summary.fits()));
+        closest = std::min(closest, summary.makespan / need.time);
+      } catch (const InputError&) {  // the schedule does not exist for that layout
+      }
+    }
+  }
+  CHECK(simulated > wanted / 2);
+  CHECK(closest < 1.2);
+}

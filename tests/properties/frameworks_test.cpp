@@ -31,6 +31,7 @@ std::string decisive(const FrameworkJob& job) {
                  job.recompute_layers, name(job.recompute_parts), " g", job.gradient_bytes, " s", optimizer_of(job)->master, " ",
                  optimizer_of(job)->moment, " o", name(job.offload), " g", name(job.graphs));
   if (job.dtype) text += concat(" ", name(*job.dtype));
+  if (job.mesh.whole_experts && job.mesh.shared() > 1) text += concat(" ", name(job.expert_overlap));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange), job.context_inner);
   const int copies = job.mesh.data * job.mesh.context * job.mesh.expert;

@@ -59,6 +59,8 @@ struct HeldSms {
   /// 0: it holds none
   int pair_ctas = 0;
   int collective_ctas = 0;  ///< of a collective, at each member
+  /// of an all_to_all with tokens for whole experts; nullopt: as of messages
+  std::optional<int> expert_ctas = {};
   /// of a collective of weights or gradients; nullopt: as of others
   std::optional<int> state_ctas = {};
   /// where the slowest link of their ring moves as much, and below of the difference in proportion
@@ -85,14 +87,22 @@ struct HeldSms {
   static HeldSms as_executed() { return {.pair_ctas = 8, .collective_ctas = 16}; }
 
   bool operator==(const HeldSms&) const = default;
-  bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0 && state_ctas.value_or(0) <= 0 && !launch_order_implicit; }
+  bool is_off() const {
+    const bool experts = expert_ctas.value_or(0) > 0;
+    return pair_ctas <= 0 && collective_ctas <= 0 && state_ctas.value_or(0) <= 0 && !experts && !launch_order_implicit;
+  }
 
   /// The SMs held by a task at each of its ranks, at state_rate. A computation, a host copy (done by
   /// copy engines) and a collective of one rank hold none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
     if (!is_between_ranks(schedule, task)) return 0;
+    if (expert_ctas && is_all_pairs(task.op) && is_of_experts(schedule, task)) return *expert_ctas;
     if (!is_collective(task.op) || is_all_pairs(task.op)) return pair_ctas;
     return moves_states(schedule, task) ? state_ctas.value_or(collective_ctas) : collective_ctas;
+  }
+  /// Whether a stage's body sends it on the lane of its experts (schedule/expand.hpp).
+  static bool is_of_experts(const Schedule& schedule, const Task& task) {
+    return schedule.lanes()[static_cast<std::size_t>(number(task.lane))] == "expert_parallel";
   }
   /// Whether it is a collective of weights or gradients, between several ranks.
   static bool moves_states(const Schedule& schedule, const Task& task) {

@@ -49,9 +49,12 @@ inline bool has_own_curves(const DeviceSpec& device) {
 /// The SMs that NCCL's collectives hold: 16 channels by NVLink, and on devices before Blackwell 0.43
 /// of all SMs for weights and gradients, since memory's bandwidth is shared too: beside an
 /// all-gather of 8 A100 products took 2.08 in place of 1.18 ms. Transformer Engine's products leave
-/// SMs to the collectives of activations. Sends hold none. Source: NVIDIA/nccl#1428.
+/// SMs to the collectives of activations. Sends hold none, and all-to-alls of experts the 20 that
+/// DeepEP takes. Source: NVIDIA/nccl#1428; deepseek-ai/DeepEP, deep_ep/buffer.py: num_sms, and
+/// Megatron-LM, core/transformer/transformer_config.py: moe_deepep_num_sms.
 inline HeldSms measured_held_sms(const DeviceSpec& device) {
-  HeldSms held{.pair_ctas = 0, .collective_ctas = 16, .state_rate = device.memory_bandwidth * 0.11, .waiting = false};
+  HeldSms held{
+      .pair_ctas = 0, .collective_ctas = 16, .expert_ctas = 20, .state_rate = device.memory_bandwidth * 0.11, .waiting = false};
   const int capability = detail::compute_capability(device);
   if (capability < 100) held.state_ctas = static_cast<int>((1 - 1.18 / 2.08) * held.sms_of(device) + 0.5);
   return held;

@@ -60,6 +60,7 @@ struct FrameworkJob {
   ContextExchange context_exchange = ContextExchange::all_gather;
   int context_inner = 0;  ///< of an exchange in two levels
   ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
+  ExpertOverlap expert_overlap = ExpertOverlap::off;
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
   /// of a parameter's states; 0: as if all were in float32
@@ -140,6 +141,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
                            ? context_inner_of(problem, layout.mesh)
                            : 0,
       .expert_dispatch = problem.expert_dispatch,
+      .expert_overlap = problem.expert_overlap,
       .offload = layout.offload.value_or(problem.offload),
       .gradient_bytes = problem.parameter_bytes.gradient,
       .optimizer_bytes = problem.parameter_bytes.optimizer,
@@ -223,6 +225,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.context_exchange = job.context_exchange;
   base.context_inner = job.context_inner;
   base.expert_dispatch = job.expert_dispatch;
+  base.expert_overlap = job.expert_overlap;
   base.offload = job.offload;
   base.stage_cut = job.stage_cut;
   if (base.model && job.dtype && *job.dtype != base.model->dtype) {

@@ -91,6 +91,8 @@ struct MegatronFlags {
   std::string expert_layers = "1";
   bool grouped_experts = false;
   std::string dispatcher = "allgather";
+  bool expert_overlap = false;
+  bool delayed_weights = false;
   std::string flex_backend = "deepep";
   std::string expert_capacity;
   bool swiglu = false;
@@ -219,6 +221,8 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--moe-layer-freq", &F::expert_layers},
                  {"--moe-grouped-gemm", &F::grouped_experts},
                  {"--moe-token-dispatcher-type", &F::dispatcher, {"allgather", "alltoall", "flex", "alltoall_seq"}},
+                 {"--overlap-moe-expert-parallel-comm", &F::expert_overlap},
+                 {"--delay-wgrad-compute", &F::delayed_weights},
                  {"--moe-flex-dispatcher-backend", &F::flex_backend, {"deepep", "hybridep"}},
                  {"--moe-expert-capacity-factor", &F::expert_capacity},
                  {"--untie-embeddings-and-output-weights", &F::untied},

@@ -76,6 +76,30 @@ inline ExpertDispatch parse_expert_dispatch(std::string_view text) {
   return detail::parse_name<ExpertDispatch, expert_dispatches>("dispatch to experts", text);
 }
 
+/// Whether all-to-alls with tokens for whole experts run under another microbatch's computation: a
+/// forward and a backward of different microbatches take turns, so that each computes while the
+/// other's tokens travel (DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1; Megatron-LM,
+/// --overlap-moe-expert-parallel-comm).
+enum class ExpertOverlap : std::uint8_t {
+  off,
+  on,
+  /// and gradients of weights wait until the all-to-all that needs nothing of them has begun
+  /// (Megatron-LM, --delay-wgrad-compute)
+  delayed,
+};
+inline constexpr int expert_overlaps = 3;
+
+/// "off", "on" or "delayed".
+constexpr std::string_view name(ExpertOverlap overlap) {
+  constexpr std::string_view names[expert_overlaps] = {"off", "on", "delayed"};
+  return names[static_cast<int>(overlap)];
+}
+
+/// Parses the name of an overlap. @throws InputError  naming the nearest and all known names.
+inline ExpertOverlap parse_expert_overlap(std::string_view text) {
+  return detail::parse_name<ExpertOverlap, expert_overlaps>("overlap of experts' all-to-alls", text);
+}
+
 /// How a stage is split over ranks.
 struct Sharing {
   int tensor = 1;
@@ -88,6 +112,8 @@ struct Sharing {
   ExpertDispatch dispatch = ExpertDispatch::all_to_all;
   /// of a dispatch by DeepEP: ranks next to each other that lie in one node; divides ranks()
   int neighbours = 1;
+  /// of all-to-alls between ranks with whole experts
+  ExpertOverlap expert_overlap = ExpertOverlap::off;
   /// Norms and residuals are split by tokens over the tensor-parallel ranks: an all-gather before
   /// and a reduce-scatter after each pair of products in place of one all-reduce (Korthikanti et
   /// al. 2022, arXiv:2205.05198, section 4.2).
@@ -120,6 +146,10 @@ struct Sharing {
   }
   /// Whether what another rank's stage sent is gathered first.
   bool gathers_messages() const { return sends_activations && tensor > 1 && !sequence_parallel; }
+  /// Whether a forward and a backward take turns at all-to-alls to and from experts.
+  bool alternates() const { return expert_overlap != ExpertOverlap::off && whole_experts && ranks() > 1; }
+  /// Whether gradients of weights wait until the next all-to-all has begun.
+  bool delays_weights() const { return expert_overlap == ExpertOverlap::delayed && alternates(); }
   bool operator==(const Sharing&) const = default;
 };
 
@@ -211,6 +241,9 @@ struct SharedStage {
   StageBody backward = {};         ///< both parts together
   StageBody backward_input = {};   ///< by itself
   StageBody backward_weight = {};  ///< by itself
+  /// A forward and a backward that a rank's program has next to each other, neither of which waits
+  /// for the other, take turns: one computes while the other's all-to-all among all ranks runs.
+  bool alternates = false;
 };
 
 }  // namespace tawpipe

@@ -261,6 +261,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
   };
   for (const StageWork& stage : stages) {
     SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, whole, layers, sharing)};
+    part.alternates = sharing.alternates();
     const std::size_t before = shared.empty() ? 0 : shared.size() - 1;
     if (!shared.empty() && alike(stages[before], stage)) {
       part.forward = shared[before].forward;

@@ -11,121 +11,10 @@
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedule/detail/body_tasks.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0 {
-
-namespace detail {
-
-/// The steps of a pass through a stage; none where it is a single computation.
-inline const StageBody* body_of(const Schedule& schedule, const Task& task) {
-  const Passes passes = traits(task.op).passes;
-  if (schedule.parts().bodies.empty() || !is_work(task.op) || !passes.any()) return nullptr;
-  const SharedStage& stage = schedule.parts().bodies[index(task.stage)];
-  const StageBody& body = passes.forward           ? stage.forward
-                          : !passes.backward_input ? stage.backward_weight
-                          : passes.backward_weight ? stage.backward
-                                                   : stage.backward_input;
-  return body.empty() ? nullptr : &body;
-}
-
-/// A body's operations, and the collectives that the host launches.
-struct BodyTotals {
-  Flops flops;
-  double collectives = 0;
-  bool kernels = false;  ///< whether its steps know their own
-
-  explicit BodyTotals(const StageBody& body) {
-    for (const BodyStep& step : body) {
-      kernels = kernels || !step.kernels.empty();
-      flops += step.flops;
-      collectives += step.is_compute() ? 0 : 1.0 / step.pieces;
-    }
-  }
-};
-
-/// The work of one step of a stage's body, with what it runs of each kernel (Kernel::share). Kernels
-/// that no operator has, copies around collectives, are run by all steps, by their operations.
-inline StageWork work_of_step(StageWork work, const BodyStep& step, const BodyTotals& body, const Passes& passes) {
-  const bool weight = !passes.forward && !passes.backward_input;
-  work.forward = step.flops;
-  work.recompute = Flops{};
-  work.backward_input = weight ? Flops{} : step.flops;
-  work.backward_weight = weight ? step.flops : Flops{};
-  work.forward_traffic = work.backward_traffic = step.traffic;
-  work.pieces = step.pieces;
-  work.collectives = body.collectives;
-  work.fraction = body.flops.value() > 0 ? step.flops.value() / body.flops.value() : 0;
-  if (!body.kernels) work.kernels.clear();
-  for (Kernel& kernel : work.kernels) {
-    kernel.share = kernel.op < 0 ? work.fraction : 0;
-    for (const StepKernels& own : step.kernels) {
-      if (!own.has(kernel)) continue;
-      // Of one of the layers of its kind, or of those that are recomputed.
-      const std::int32_t layers = own.of_edge                         ? 1
-                                  : own.pass == KernelPass::recompute ? work.recomputed_of(own.layer_kind)
-                                                                      : work.layers_of(own.layer_kind);
-      kernel.share += own.share / std::max(1, layers);
-    }
-  }
-  return work;
-}
-
-/// The ranks of a collective step, of which one is at `place`.
-inline std::vector<Rank> body_group(const Mesh& mesh, const MeshPlace& place, BodyStep::Axis axis) {
-  switch (axis) {
-    case BodyStep::Axis::tensor:
-      return mesh.group(place, {MeshAxis::tensor});
-    case BodyStep::Axis::context:
-      return mesh.group(place, {MeshAxis::context});
-    case BodyStep::Axis::all:
-      break;
-  }
-  return mesh.group(place, {MeshAxis::tensor, MeshAxis::context, MeshAxis::expert});
-}
-
-/// The operation of a collective step.
-inline Op op_of(BodyStep::Kind kind) {
-  switch (kind) {
-    case BodyStep::Kind::compute:
-      break;
-    case BodyStep::Kind::all_reduce:
-      return Op::all_reduce;
-    case BodyStep::Kind::all_gather:
-      return Op::all_gather;
-    case BodyStep::Kind::reduce_scatter:
-      return Op::reduce_scatter;
-    case BodyStep::Kind::all_to_all:
-    case BodyStep::Kind::ring:
-      return Op::all_to_all;
-  }
-  return Op::forward;
-}
-
-/// Whether a step is an all_to_all in which not every member sends to every other.
-inline bool has_pairs(const BodyStep& step) { return step.kind == BodyStep::Kind::ring || step.inner > 0; }
-
-/// Its sizes [from * members + to]: in a ring each member sends to only one other, otherwise to its
-/// neighbours, and what is relayed to the members at its place among others. @pre has_pairs(step)
-inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
-  std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
-  const auto size = [&](int from, int to) -> Bytes& { return sizes[static_cast<std::size_t>(from * members + to)]; };
-  const int inner = std::max(1, step.inner);
-  for (int from = 0; from < members; ++from) {
-    if (step.kind == BodyStep::Kind::ring) {
-      size(from, (from + inner) % members) = step.bytes;
-      continue;
-    }
-    const int first = from / inner * inner;
-    if (const int others = members / inner - 1; step.relayed > Bytes{} && others > 0) {
-      for (int to = from % inner; to < members; to += inner) size(from, to) = step.relayed / others;
-    }
-    for (int to = first; to < std::min(first + inner, members); ++to) size(from, to) = (step.bytes - step.relayed) / inner;
-  }
-  return sizes;
-}
-
-}  // namespace detail
 
 /// Whether a schedule has bodies that are not written out, or buckets.
 inline bool has_bodies(const Schedule& schedule) {
@@ -149,6 +38,7 @@ TAWPIPE_INLINE ExpandedSchedule expand_bodies(const Schedule& schedule);
 
 #if TAWPIPE_BODIES
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -163,7 +53,10 @@ namespace detail {
 /// schedule; their steps are written together, in the order of the body. The first and the last
 /// step of a copy use what the computation uses, so that buffers live as long, and what waits for
 /// the computation waits for its last step, except buckets. Buckets use nothing: they are given
-/// what they wait for.
+/// what they wait for. A forward and a backward next to each other take turns where their stages do
+/// (SharedStage::alternates): the backward begins, as Megatron-LM launches them.
+/// Source: Megatron-LM, core/models/common/model_chunk_schedule_plan.py:
+/// TransformerLayerSchedulePlan.run.
 class BodyExpander {
  public:
   explicit BodyExpander(const Schedule& schedule)
@@ -197,9 +90,13 @@ class BodyExpander {
         first_[t] = last_[t] =
             builder_.add(from_.tasks()[t], bucket ? std::span<const Use>{} : from_.uses(id<TaskId>(t)), waits(t));
         ++t;
+      } else if (const std::size_t partner = partner_of(t); partner > t) {
+        t = add_pairs(t, partner);
       } else {
         const std::size_t end = end_of_copies(t);
-        add_body(*body, cut.parts, t, end);
+        Part part = begin_body(*body, cut.parts, t, end);
+        for (std::size_t s = 0; s < body->size(); ++s) add_step(part, s);
+        finish(part);
         t = end;
       }
     }
@@ -247,50 +144,147 @@ class BodyExpander {
     }
   }
 
-  /// The steps of the copies begin .. end - 1. @pre the first and the last step compute
-  /// @param parts  [step] of a computation that is cut; none: the steps are those of a shared stage
-  void add_body(const StageBody& body, const std::vector<StageWork>& parts, std::size_t begin, std::size_t end) {
-    const std::size_t copies = end - begin;
-    added_.assign(body.size() * copies, none<TaskId>);
-    const std::vector<SplitId>& numbers = numbers_of(body, parts, from_.tasks()[begin]);
-    for (std::size_t s = 0; s < body.size(); ++s) {
-      if (!body[s].is_compute()) {
-        add_collectives(body[s], s, begin, copies);
-        continue;
-      }
-      const bool outer = s == 0 || s + 1 == body.size();
-      for (std::size_t copy = 0; copy < copies; ++copy) {
-        Task task = from_.tasks()[begin + copy];
-        task.split = numbers[s];
-        if (s == 0) {
-          waits(begin + copy, &body);
-        } else {
-          task.bytes = {};  // the first step copies what the computation does
-          after_.clear();
-        }
-        wait_for(body[s], copy, copies);
-        wait_for_buckets(begin + copy, body[s].layer);
-        added_[s * copies + copy] =
-            builder_.add(task, outer ? from_.uses(id<TaskId>(begin + copy)) : std::span<const Use>{}, after_);
-        buckets_.note(id<TaskId>(begin + copy), body[s].layer, added_[s * copies + copy]);
+  /// The copies of a computation whose steps are being written.
+  struct Part {
+    const StageBody* body = nullptr;
+    std::size_t begin = 0;  ///< the first copy
+    std::size_t copies = 0;
+    const std::vector<SplitId>* numbers = nullptr;
+    std::vector<TaskId> added = {};  ///< [step * copies + copy]
+    std::size_t next = 0;            ///< step
+    /// Of a pair: the step at which saved activations are written, or read for the last time. One
+    /// computation keeps layer by layer what the other releases, so that together they hold as much
+    /// as one. 0: at the first and the last step, as other buffers.
+    std::size_t middle = 0;
+    std::optional<std::size_t> other = {};  ///< of a pair's first: the other's first copy, whose inputs it awaits too
+  };
+
+  /// The copies of the backward, of whatever replica, next to the forward that begins at `first`, if
+  /// the two take turns; else 0.
+  std::size_t partner_of(std::size_t first) const {
+    const auto tasks = from_.tasks();
+    const Task& task = tasks[first];
+    if (task.op != Op::forward || from_.parts().bodies.empty() || !from_.parts().bodies[index(task.stage)].alternates) return 0;
+    std::size_t next = end_of_copies(first);
+    const auto is_copy = [&](const Task& one) { return one.op == task.op && one.stage == task.stage && one.rank != task.rank; };
+    while (next < tasks.size() && is_copy(tasks[next])) next = end_of_copies(next);
+    if (next == tasks.size() || (tasks[next].op != Op::backward && tasks[next].op != Op::backward_input)) return 0;
+    const Task& other = tasks[next];
+    if (other.rank != task.rank || body_of(from_, other) == nullptr) return 0;
+    const std::size_t end = std::min(tasks.size(), next + (next - first));
+    for (std::size_t t = next; t < end; ++t) {
+      for (const TaskId earlier : from_.dependencies(id<TaskId>(t))) {
+        if (index(earlier) >= first) return 0;
       }
     }
-    for (std::size_t copy = 0; copy < copies; ++copy) {
-      first_[begin + copy] = added_[copy];
-      last_[begin + copy] = added_[(body.size() - 1) * copies + copy];
+    return next;
+  }
+  /// Writes the forwards first .. partner - 1 of all replicas with their backwards. @return past these
+  std::size_t add_pairs(std::size_t first, std::size_t partner) {
+    const std::size_t after_forwards = partner;
+    while (first < after_forwards) {
+      const std::size_t forward_end = end_of_copies(first);
+      const std::size_t backward_end = end_of_copies(partner);
+      Part forward = begin_body(*body_of(from_, from_.tasks()[first]), {}, first, forward_end);
+      Part backward = begin_body(*body_of(from_, from_.tasks()[partner]), {}, partner, backward_end);
+      forward.middle = middle_of(*forward.body);
+      backward.middle = middle_of(*backward.body);
+      backward.other = forward.begin;
+      while (forward.next < forward.body->size() || backward.next < backward.body->size()) {
+        for (Part* const part : {&backward, &forward}) {
+          for (const std::size_t end = end_of_turn(*part->body, part->next); part->next < end;) add_step(*part, part->next);
+        }
+      }
+      finish(forward);
+      finish(backward);
+      // Both send what they give at the end of the block (schedules::Action::joined).
+      for (std::size_t copy = 0; copy < forward.copies; ++copy) {
+        TaskId& one = last_[forward.begin + copy];
+        TaskId& other = last_[backward.begin + copy];
+        one = other = std::max(one, other);
+      }
+      first = forward_end;
+      partner = backward_end;
+    }
+    return partner;
+  }
+
+  /// A computation in the middle of a body, neither its first nor its last step; 0: there is none.
+  static std::size_t middle_of(const StageBody& body) {
+    std::size_t s = body.size() / 2;
+    while (s > 0 && !body[s].is_compute()) --s;
+    return s + 1 < body.size() ? s : 0;
+  }
+  /// What a step uses of what its computation does.
+  std::span<const Use> uses_of(const Part& part, std::size_t s, TaskId original) {
+    const bool outer = s == 0 || s + 1 == part.body->size();
+    const std::span<const Use> all = from_.uses(original);
+    if (part.middle == 0) return outer ? all : std::span<const Use>{};
+    uses_.clear();
+    for (const Use& use : all) {
+      const bool saved = from_.buffer(use.buffer).content.kind() == ContentKind::saved;
+      if (saved ? s == part.middle : outer) uses_.push_back(use);
+    }
+    return uses_;
+  }
+
+  /// Begins with the steps of the copies begin .. end - 1. @pre the first and the last step compute
+  /// @param parts  [step] of a computation that is cut; none: the steps are those of a shared stage
+  Part begin_body(const StageBody& body, const std::vector<StageWork>& parts, std::size_t begin, std::size_t end) {
+    Part part{.body = &body, .begin = begin, .copies = end - begin};
+    part.added.assign(body.size() * part.copies, none<TaskId>);
+    part.numbers = &numbers_of(body, parts, from_.tasks()[begin]);
+    return part;
+  }
+  /// Writes a step of all copies.
+  void add_step(Part& part, std::size_t s) {
+    const StageBody& body = *part.body;
+    part.next = s + 1;
+    if (!body[s].is_compute()) {
+      add_collectives(part, s);
+      return;
+    }
+    for (std::size_t copy = 0; copy < part.copies; ++copy) {
+      const std::size_t original = part.begin + copy;
+      Task task = from_.tasks()[original];
+      task.split = (*part.numbers)[s];
+      if (s == 0) {
+        waits(original, &body);
+        if (part.other) {
+          const std::vector<TaskId> own = after_;
+          waits(*part.other + copy, &body);
+          after_.insert(after_.end(), own.begin(), own.end());
+        }
+      } else {
+        task.bytes = {};  // the first step copies what the computation does
+        after_.clear();
+      }
+      wait_for(part, body[s], copy);
+      wait_for_buckets(original, body[s].layer);
+      part.added[s * part.copies + copy] = builder_.add(task, uses_of(part, s, id<TaskId>(original)), after_);
+      buckets_.note(id<TaskId>(original), body[s].layer, part.added[s * part.copies + copy]);
+    }
+  }
+  void finish(const Part& part) {
+    for (std::size_t copy = 0; copy < part.copies; ++copy) {
+      first_[part.begin + copy] = part.added[copy];
+      last_[part.begin + copy] = part.added[(part.body->size() - 1) * part.copies + copy];
     }
   }
 
-  void wait_for(const BodyStep& step, std::size_t copy, std::size_t copies) {
+  void wait_for(const Part& part, const BodyStep& step, std::size_t copy) {
     for (const std::int32_t earlier : step.after) {
-      if (earlier >= 0) after_.push_back(added_[static_cast<std::size_t>(earlier) * copies + copy]);
+      if (earlier >= 0) after_.push_back(part.added[static_cast<std::size_t>(earlier) * part.copies + copy]);
     }
   }
 
   /// A step's collectives, one for each group along its axis that has a copy.
-  void add_collectives(const BodyStep& step, std::size_t s, std::size_t begin, std::size_t copies) {
+  void add_collectives(Part& part, std::size_t s) {
+    const BodyStep& step = (*part.body)[s];
+    const std::size_t begin = part.begin;
+    const std::size_t copies = part.copies;
     for (std::size_t first = 0; first < copies; ++first) {
-      if (added_[s * copies + first] != none<TaskId>) continue;
+      if (part.added[s * copies + first] != none<TaskId>) continue;
       const Task& original = from_.tasks()[begin + first];
       const MeshPlace place = first_of(mesh_.place(original.rank), step.axis);
       const GroupId group = group_of(place, step.axis);
@@ -307,11 +301,11 @@ class BodyExpander {
       for (std::size_t copy = first; copy < copies; ++copy) {
         if (!(first_of(mesh_.place(from_.tasks()[begin + copy].rank), step.axis) == place)) continue;
         members.push_back(copy);
-        wait_for(step, copy, copies);
+        wait_for(part, step, copy);
       }
       task.rank = mesh_.rank(place);
       const TaskId added = builder_.add(task, std::span<const Use>{}, after_);
-      for (const std::size_t copy : members) added_[s * copies + copy] = added;
+      for (const std::size_t copy : members) part.added[s * copies + copy] = added;
     }
   }
 
@@ -374,8 +368,8 @@ class BodyExpander {
       numbers_;                ///< of a body, or a cut computation
   std::vector<TaskId> first_;  ///< [task of the composed schedule] its first step
   std::vector<TaskId> last_;   ///< and its last
-  std::vector<TaskId> added_;  ///< [step * copies + copy] of the current body
   std::vector<TaskId> after_;
+  std::vector<Use> uses_;
 };
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/schedules/detail/paired_layers.hpp"
 #include "tawpipe/schedules/sharded.hpp"
 #include "tawpipe/schedules/sharding_options.hpp"
 
@@ -14,6 +15,9 @@ namespace tawpipe::inline v0::schedules {
 struct DataParallelOptions {
   bool two_level = false;
   bool overlap = true;
+  /// on one rank: each layer's forward is one block with a layer's backward of the microbatch before
+  /// (detail::paired_layers); only ddp has it
+  bool pairs = false;
 
   static std::vector<Field<DataParallelOptions>> fields() {
     using Options = DataParallelOptions;
@@ -45,7 +49,13 @@ inline Schedule replicated_weights(const Workload& workload, const DeviceGroups&
 /// 2W(D-1)/D on two levels (reduce-scatter in the node, all-reduce between nodes, all-gather in the
 /// node).
 /// Source: Li et al. 2020, PyTorch Distributed, arXiv:2006.15704.
+/// @throws InputError  if microbatches are to run in pairs on more than one rank
 inline Schedule data_parallel(const Workload& workload, const DeviceGroups& nodes, const DataParallelOptions& options = {}) {
+  if (options.pairs) {
+    if (nodes.ranks() > 1)
+      throw InputError("ddp runs microbatches in pairs on one rank, which a mesh replicates (--layout mesh)");
+    return detail::paired_layers("ddp", workload, option_texts(options));
+  }
   return detail::replicated_weights(workload, nodes, options, "ddp", Scope::replicated, Scope::replicated);
 }
 

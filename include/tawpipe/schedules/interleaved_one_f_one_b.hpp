@@ -13,7 +13,9 @@ namespace tawpipe::inline v0::schedules {
 /// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide
 /// gets the order of the next multiple, with the surplus removed: a smaller last group in the same
 /// turns would deadlock.
-TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks);
+/// @param pairs  InterleavedOptions::pairs
+TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks,
+                                                               bool pairs = false);
 
 /// Interleaved 1F1B over `ranks` ranks with some chunks each; with one chunk it is 1F1B. The number
 /// of microbatches need not be a multiple of the ranks.
@@ -66,6 +68,7 @@ struct LoopedRank {
   std::size_t warm_up = 0;
   bool split = false;
   std::size_t delay = 0;
+  bool pairs = false;  ///< a forward and the backward after it are one block
 };
 
 inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std::int32_t microbatches, int chunks) {
@@ -81,7 +84,10 @@ inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std
   std::size_t weights = 0;
   while (forwards < std::min(rank.warm_up, steps.size())) actions.push_back(forward(forwards++));
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (forwards < steps.size()) actions.push_back(forward(forwards++));
+    if (forwards < steps.size()) {
+      actions.push_back(forward(forwards++));
+      actions.back().joined = rank.pairs;
+    }
     actions.push_back(backward(rank.split ? Op::backward_input : Op::backward, i));
     if (rank.split && i >= rank.delay) actions.push_back(backward(Op::backward_weight, weights++));
   }
@@ -91,13 +97,13 @@ inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std
 
 }  // namespace detail
 
-TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks) {
+TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks, bool pairs) {
   PipelineProgram program;
   detail::place_looped(program, ranks, chunks);
   for (int r = 0; r < ranks; ++r) {
-    const int warm_up = chunks == 1 ? ranks - 1 - r : (chunks - 1) * ranks + 2 * (ranks - 1 - r);
-    program.actions.push_back(
-        detail::looped_actions({.rank = r, .warm_up = static_cast<std::size_t>(warm_up)}, ranks, microbatches, chunks));
+    const int warm_up = (chunks == 1 ? ranks - 1 - r : (chunks - 1) * ranks + 2 * (ranks - 1 - r)) + (pairs ? 1 : 0);
+    program.actions.push_back(detail::looped_actions({.rank = r, .warm_up = static_cast<std::size_t>(warm_up), .pairs = pairs},
+                                                     ranks, microbatches, chunks));
   }
   keep_microbatches(program, microbatches);
   return program;
@@ -106,7 +112,7 @@ TAWPIPE_INLINE PipelineProgram interleaved_one_f_one_b_program(int ranks, std::i
 TAWPIPE_INLINE Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, const InterleavedOptions& options) {
   const InterleavedOptions chosen = options.resolved(workload, ranks);
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
-  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chosen.chunks),
+  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chosen.chunks, chosen.pairs),
                   {.p2p = *chosen.p2p}, option_texts(chosen));
 }
 

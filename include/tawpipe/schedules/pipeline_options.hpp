@@ -64,6 +64,10 @@ struct ChunkOptions {
 struct InterleavedOptions {
   int chunks = 2;
   std::optional<P2pStreams> p2p{};
+  /// each forward of the steady part is one block with a backward of another microbatch (Action::joined),
+  /// for which there is a forward more to warm up: Megatron-LM, --overlap-moe-expert-parallel-comm
+  /// (core/pipeline_parallel/schedules.py: get_pp_rank_microbatches)
+  bool pairs = false;
 
   static std::vector<Field<InterleavedOptions>> fields() {
     // As many as recipes for thousands of GPUs have.
@@ -75,7 +79,7 @@ struct InterleavedOptions {
   }
   InterleavedOptions resolved(const Workload& workload, int ranks) const {
     const bool pair = !workload.is_abstract() && ranks > 2;
-    return {chunks, p2p.value_or(pair ? P2pStreams::pair : P2pStreams::direction)};
+    return {chunks, p2p.value_or(pair ? P2pStreams::pair : P2pStreams::direction), pairs};
   }
 };
 

@@ -31,6 +31,8 @@ struct ScheduleRequest {
   Offload offload{};             ///< applied around any schedule
   /// every device has a network adapter that its node's other devices do not use
   bool own_adapters = false;
+  /// a forward and a backward of different microbatches run as one block (ScheduleInfo::pairs)
+  bool pairs = false;
 };
 
 /// What a schedule cuts, and what it moves.
@@ -48,6 +50,7 @@ struct ScheduleInfo {
   ScheduleFamily family = ScheduleFamily::pipeline;
   bool leads = false;                 ///< a plan looks at it first, as one of the best of its kind
   bool plain = false;                 ///< what any schedule is on one rank, where a plan tries no other
+  bool pairs = false;                 ///< a forward and a backward of different microbatches can be one block, or always are
   bool planned = true;                ///< a plan tries it unasked; off for one that searches longer than all others together
   std::vector<OptionInfo> options{};  ///< from the table of fields; Registry::add fills them in
 };

@@ -143,8 +143,12 @@ inline void add_sharded(Registry& registry) {
        .source = "arXiv:2006.15704",
        .family = ScheduleFamily::data_parallel,
        .leads = true,
-       .plain = true},
-      ByNodes<schedules::data_parallel>{});
+       .plain = true,
+       .pairs = true},
+      [](const ScheduleRequest& request, schedules::DataParallelOptions options) {
+        options.pairs = request.pairs;
+        return schedules::data_parallel(request.workload, request.nodes, options);
+      });
   registry.add<schedules::DataParallelOptions>(
       {.name = "zero1",
        .description = "data parallel, optimizer sharded (ZeRO-1): gradients scattered once an iteration, new weights gathered",
@@ -174,8 +178,12 @@ inline void add_pipelines(Registry& registry) {
       {.name = "interleaved-1f1b",
        .description = "activations move: 1F1B with several chunks of the model a device, for smaller bubbles and more messages",
        .source = "arXiv:2104.04473",
-       .leads = true},
-      Chunked<schedules::interleaved_one_f_one_b>{});
+       .leads = true,
+       .pairs = true},
+      [](const ScheduleRequest& request, schedules::InterleavedOptions options) {
+        options.pairs = request.pairs;
+        return Chunked<schedules::interleaved_one_f_one_b>{}(request, options);
+      });
   registry.add<schedules::ChunkOptions>(
       {.name = "looped-bfs",
        .description = "activations move: several chunks a device, each chunk meets all microbatches before the next",
@@ -220,11 +228,13 @@ inline void add_pipelines(Registry& registry) {
       ByRanks<schedules::v_min>{});
   registry.add({.name = "dualpipe",
                 .description = "activations move: from both ends, forwards overlapping backwards; each stage on two devices",
-                .source = "arXiv:2412.19437"},
+                .source = "arXiv:2412.19437",
+                .pairs = true},
                ByRanks<schedules::dualpipe>{});
   registry.add({.name = "dualpipe-v",
                 .description = "activations move: DualPipe cut in half, two chunks a device in a V",
-                .source = "deepseek-ai/DualPipe"},
+                .source = "deepseek-ai/DualPipe",
+                .pairs = true},
                ByRanks<schedules::dualpipe_v>{});
   registry.add({.name = "chimera",
                 .description = "activations move: two 1F1B pipelines in opposite directions; each stage on two devices",

@@ -50,8 +50,10 @@ class LeastMemory {
     for (const Use& use : schedule_.uses(id)) {
       if (schedule_.buffer(use.buffer).rank != rank) continue;
       Life& life = lives_[index(use.buffer)];
-      life.first = std::min(life.first, first);
-      life.last = std::max(life.last, passed - 1);
+      const bool during = !keeps_by_layer(id, schedule_.buffer(use.buffer));
+      const bool begins = schedule_.task(id).op == Op::forward;
+      life.first = std::min(life.first, during || !begins ? first : passed);
+      life.last = std::max(life.last, during ? passed - 1 : begins ? -1 : first - 1);
     }
   }
   /// @param need  gets the fullest rank's, and whether all fit
@@ -85,6 +87,14 @@ class LeastMemory {
   }
 
  private:
+  /// Whether saved activations may grow while another computation's are released (BodyExpander::Part):
+  /// then they count before and after the computation only.
+  bool keeps_by_layer(TaskId id, const Buffer& buffer) const {
+    const StageId stage = schedule_.task(id).stage;
+    const std::vector<SharedStage>& bodies = schedule_.parts().bodies;
+    if (bodies.empty() || stage == none<StageId> || buffer.content.kind() != ContentKind::saved) return false;
+    return bodies[index(stage)].alternates;
+  }
   struct Life {
     std::int32_t first = std::numeric_limits<std::int32_t>::max();
     std::int32_t last = -1;

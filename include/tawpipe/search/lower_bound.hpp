@@ -168,7 +168,9 @@ class LeastTimes {
         0);
     if (added) {
       const StageBody* const body = body_of(schedule_, task);
-      at->second = body == nullptr ? cost_.compute_time(schedule_, id, cluster_).value() : longest_path(*body, task);
+      // Collectives of stages that take turns may run while another microbatch computes.
+      at->second = body == nullptr ? cost_.compute_time(schedule_, id, cluster_).value()
+                                   : longest_path(*body, task, !schedule_.parts().bodies[index(task.stage)].alternates);
     }
     recent = {rank_class, task.split, task.bytes.value(), at->second};
     return at->second;

@@ -288,7 +288,8 @@ TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Wor
                                 .device_memory = memory_ * mesh_.shared(),
                                 .speeds = speeds_,
                                 .offload = problem_.offload,
-                                .own_adapters = own_adapters_};
+                                .own_adapters = own_adapters_,
+                                .pairs = detail::pairs_of(problem_, mesh_, registry_.info(choice.schedule))};
   if (computations(work) > problem_.max_tasks / Registry::most_of_computation) {
     const auto steps = [&](const Schedule& few) { return detail::steps(few, composition(few)); };
     check_tasks(registry_.expected(choice.schedule, request, steps).value_or(0), work);
@@ -314,8 +315,7 @@ TAWPIPE_INLINE Prediction Predictor::predict(Built built, const Work& work, bool
 }
 
 TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const {
-  Composition with{.stages = {},
-                   .sequence_parallel = problem_.sequence_parallel,
+  Composition with{.sequence_parallel = problem_.sequence_parallel,
                    .sharding = problem_.sharding,
                    .reshard = problem_.reshard,
                    .overlap_gradients = problem_.overlap_gradients,

@@ -102,6 +102,8 @@ struct Problem {
   int context_inner = 0;
   /// of tokens to ranks that have whole experts
   ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
+  /// of these all-to-alls with another microbatch's computation (Sharing::expert_overlap)
+  ExpertOverlap expert_overlap = ExpertOverlap::off;
   /// of tensor-parallel collectives with adjacent products (Sharing::overlap)
   bool tensor_overlap = false;
   /// over the ranks that hold the same parameters (Composition)

@@ -1,10 +1,11 @@
-// How the ranks of a mesh share the layers of a problem's model.
+// How the ranks of a mesh share the layers of a problem's model, and which of them run in pairs.
 // Not: what each then does (model/transformer_body.hpp).
 #pragma once
 
 #include "tawpipe/model/operator_sharing.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/schedule/mesh.hpp"
+#include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/problem.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -66,6 +67,7 @@ inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_a
           .whole_experts = mesh.whole_experts,
           .dispatch = problem.expert_dispatch,
           .neighbours = expert_neighbours_of(problem, mesh),
+          .expert_overlap = problem.expert_overlap,
           .sequence_parallel = problem.sequence_parallel,
           .exchange = problem.context_exchange,
           .inner = problem.context_exchange == ContextExchange::two_level ? context_inner_of(problem, mesh) : 1,
@@ -74,6 +76,15 @@ inline Sharing sharing_of(const Problem& problem, const Mesh& mesh, bool sends_a
 }
 
 namespace detail {
+
+/// Whether a schedule on a mesh runs a forward and a backward of different microbatches as one block.
+/// @throws InputError  where it should and cannot
+inline bool pairs_of(const Problem& problem, const Mesh& mesh, const ScheduleInfo& schedule) {
+  if (problem.expert_overlap == ExpertOverlap::off || !mesh.whole_experts || mesh.shared() == 1) return false;
+  if (schedule.pairs) return true;
+  throw InputError(concat(schedule.name, " runs no forward together with another microbatch's backward, under which all-to-alls ",
+                          "of experts could run; choose interleaved-1f1b (ddp without a pipeline), dualpipe or dualpipe-v"));
+}
 
 /// Why the ranks of a mesh cannot share a model's layers with that exchange, as a sentence; empty: they can.
 inline std::string why_not_shared(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {

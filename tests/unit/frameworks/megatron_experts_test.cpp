@@ -181,8 +181,6 @@ TEST_CASE("what of experts takes other time is noted") {
   CHECK(notes(exchanged + "--moe-shared-expert-overlap").empty());
   CHECK(
       has(notes(exchanged + "--moe-shared-expert-overlap --moe-shared-expert-intermediate-size 1024"), "without overlap of the"));
-  CHECK(has(notes(exchanged + "--overlap-moe-expert-parallel-comm"), "another's computation"));
-  CHECK(has(notes(exchanged + "--delay-wgrad-compute"), "--delay-wgrad-compute: simulated in place"));
   const FrameworkJob graphs = job(mixture + "--cuda-graph-impl local --te-rng-tracker");
   CHECK(graphs.graphs == CudaGraphs::none);
   REQUIRE(graphs.notes.size() == 1);
@@ -285,6 +283,40 @@ TEST_CASE("tokens sent by DeepEP") {
     check_written(flex);
   }
   CHECK(has(refusal(parallel + "--moe-flex-dispatcher-backend uccl"), "known: deepep, hybridep"));
+}
+
+TEST_CASE("all-to-alls of experts under another microbatch") {
+  const std::string parallel = shared_out + "--expert-model-parallel-size 8 --global-batch-size 64 ";
+  const std::string overlap = "--overlap-moe-expert-parallel-comm ";
+  const std::string at = "run.sh, line 1: --overlap-moe-expert-parallel-comm: ";
+  CHECK(job(parallel).expert_overlap == ExpertOverlap::off);
+  const FrameworkJob on = job(parallel + overlap);
+  CHECK(on.expert_overlap == ExpertOverlap::on);
+  CHECK(on.notes.empty());
+  check_written(on);
+  CHECK(has(megatron_text(on, {}), "--overlap-moe-expert-parallel-comm\n"));
+  const FrameworkJob delayed = job(parallel + overlap + "--delay-wgrad-compute");
+  CHECK(delayed.expert_overlap == ExpertOverlap::delayed);
+  check_written(delayed);
+  CHECK(has(megatron_text(delayed, {}), "--delay-wgrad-compute\n"));
+  const std::string stages = "--pipeline-model-parallel-size 2 ";
+  const FrameworkJob piped = job(parallel + overlap + stages + "--num-virtual-stages-per-pipeline-rank 4");
+  CHECK(piped.expert_overlap == ExpertOverlap::on);
+  check_written(piped);
+  CHECK(has(refusal(parallel + overlap + stages), at + "needs virtual stages where"));
+  CHECK(refusal(shared_out + overlap) == at + "needs --expert-model-parallel-size above 1");
+  CHECK(refusal(parallel + "--delay-wgrad-compute") ==
+        "run.sh, line 1: --delay-wgrad-compute: needs --overlap-moe-expert-parallel-comm, without which Megatron-LM stops");
+  CHECK(has(refusal(mixture + "--expert-model-parallel-size 8 --global-batch-size 64 " + overlap), "alltoall or flex"));
+  CHECK(has(refusal(parallel + overlap + "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"),
+            at + "not with --recompute-granularity full"));
+  CHECK(
+      has(refusal(parallel + overlap + "--recompute-granularity selective --recompute-modules moe"), at + "not with moe among"));
+  CHECK(has(refusal(parallel + overlap + "--moe-shared-expert-overlap"), at + "not with --moe-shared-expert-overlap"));
+  FrameworkJob again = on;
+  again.recompute = Recompute::full;
+  CHECK(megatron_cannot(again) ==
+        std::vector<std::string>{"all-to-alls of experts do not overlap where these are computed again (--recompute)"});
 }
 
 TEST_CASE("degrees of expert parallelism that do not fit are refused with what would") {

@@ -138,9 +138,31 @@ inline void note_megatron_experts(ReadSettings<MegatronFlags>& read) {
           concat("is ", flags.dispatcher, "; simulated as allgather, with tokens gathered before they are copied for experts"));
   note_if(shared_out && flags.shared_ffn > 0 && read.has("--moe-shared-expert-overlap"), "--moe-shared-expert-overlap",
           "simulated without overlap of the shared expert and the exchange of tokens");
-  note_if(shared_out && read.has("--overlap-moe-expert-parallel-comm"), "--overlap-moe-expert-parallel-comm",
-          "simulated without overlap of a microbatch's exchange of tokens and another's computation");
-  note_if(read.has("--delay-wgrad-compute"), "--delay-wgrad-compute", "simulated in place");
+}
+
+/// The overlap of all-to-alls with another microbatch's computation.
+/// Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py: __post_init__.
+/// @param chunks  of a device's layers
+inline ExpertOverlap megatron_expert_overlap(const ReadSettings<MegatronFlags>& read, int chunks, const FrameworkJob& job) {
+  constexpr std::string_view overlap = "--overlap-moe-expert-parallel-comm";
+  const MegatronFlags& flags = read.values;
+  if (flags.experts == 0) return ExpertOverlap::off;
+  if (flags.delayed_weights && !flags.expert_overlap)
+    read.fail("--delay-wgrad-compute", concat("needs ", overlap, ", without which Megatron-LM stops"));
+  if (!flags.expert_overlap) return ExpertOverlap::off;
+  const auto fail_if = [&](bool fails, std::string_view why) {
+    if (fails) read.fail(overlap, why);
+  };
+  fail_if(flags.expert_parallel == 1, "needs --expert-model-parallel-size above 1");
+  fail_if(flags.pipeline > 1 && chunks == 1,
+          "needs virtual stages where --pipeline-model-parallel-size is above 1 (--num-virtual-stages-per-pipeline-rank)");
+  fail_if(flags.dispatcher.starts_with("allgather") || flags.dispatcher == "alltoall_seq",
+          "needs --moe-token-dispatcher-type alltoall or flex");
+  fail_if(job.recompute == Recompute::full, "not with --recompute-granularity full, where Megatron-LM stops");
+  fail_if(job.recompute == Recompute::selective && job.recompute_parts.mlp && job.has_experts(),
+          "not with moe among --recompute-modules, where Megatron-LM stops");
+  fail_if(read.has("--moe-shared-expert-overlap"), "not with --moe-shared-expert-overlap, where Megatron-LM stops");
+  return flags.delayed_weights ? ExpertOverlap::delayed : ExpertOverlap::on;
 }
 
 /// The devices over which the job's experts are shared out, as Megatron-LM counts them.
@@ -160,6 +182,12 @@ inline void need_for_megatron_experts(Reasons& reasons, const FrameworkJob& job)
   reasons.add_if(job.model->experts % parallel != 0,
                  concat(job.model->experts, " experts are not shared equally by ", parallel, " devices"));
   reasons.add_if(parallel > 1 && job_dtype(job) == Dtype::f16, "experts are not shared out in float16; bfloat16 is as large");
+  if (job.expert_overlap != ExpertOverlap::off && parallel > 1) {
+    reasons.add_if(job.mesh.pipeline > 1 && job.chunks() == 1,
+                   "all-to-alls of experts overlap with interleaved 1F1B only where there is a pipeline");
+    reasons.add_if(job.recompute == Recompute::full || (job.recompute == Recompute::selective && job.recompute_parts.mlp),
+                   "all-to-alls of experts do not overlap where these are computed again (--recompute)");
+  }
   reasons.add_if(job.graphs != CudaGraphs::none,
                  "layers of experts whose tokens are not dropped are not captured in CUDA graphs (--cuda-graphs none)");
 }
@@ -204,6 +232,8 @@ inline void write_megatron_experts(const FrameworkJob& job, MegatronFlags& flags
   flags.expert_parallel = megatron_expert_parallel(job);
   if (flags.expert_parallel == 1) return;
   flags.dispatcher = job.expert_dispatch == ExpertDispatch::deepep ? "flex" : "alltoall";
+  flags.expert_overlap = job.expert_overlap != ExpertOverlap::off;
+  flags.delayed_weights = job.expert_overlap == ExpertOverlap::delayed;
   if (job.mesh.tensor > 1) flags.expert_tensor = 1;
 }
 

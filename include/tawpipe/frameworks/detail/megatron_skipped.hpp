@@ -126,7 +126,7 @@ inline constexpr std::string_view megatron_skipped_switches =
     "--rotary-interleaved --use-rotary-position-embeddings --use-rope-scaling --no-position-embedding "
     "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu "
     "--bert-no-binary-head --qk-l2-norm --disable-mamba-mem-eff-path "
-    "--cache-mla-latents --overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap "
+    "--cache-mla-latents --moe-shared-expert-overlap "
     "--moe-use-legacy-grouped-gemm --moe-extended-tp --moe-use-upcycling "
     "--moe-router-fusion --moe-router-pre-softmax --moe-router-enable-expert-bias --moe-router-force-load-balancing "
     "--moe-router-padding-for-fp8 --moe-per-layer-logging --moe-enable-deepep --moe-permute-fusion "

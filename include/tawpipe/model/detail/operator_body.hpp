@@ -89,6 +89,7 @@ class OperatorBody : public BodyExchanges {
       if (again && recompute_ == Recompute::full) forward(of, -1, [&](std::size_t i) { return of.reading().runs_again(i); });
       backward(of, layer, input, weight, again && recompute_ != Recompute::full);
     }
+    compute_delayed(last());
     if (stage.first_edge && input) {
       gather(true, width());
       compute(edge(parts_.first_edge, EdgePart::embedding, KernelPass::backward_input));
@@ -226,7 +227,7 @@ class OperatorBody : public BodyExchanges {
       }
       if (op.kind == OpKind::dispatch && whole) {
         end();
-        send_to_experts(true, op.in, op.copies);
+        send_gradients(op);
       }
       const bool repeats = again && of.reading().runs_again(i) && !(mlp_again && of.reading().is_of_mlp(i));
       if (op.kind == OpKind::attention) {
@@ -239,11 +240,14 @@ class OperatorBody : public BodyExchanges {
       }
       if (repeats) work += of.work(i, KernelPass::recompute);
       work += of.work(i, KernelPass::backward_input);
-      if (weight) (of.is_by_itself(i) ? work : of_weights) += of.work(i, KernelPass::backward_weight);
+      if (weight) {
+        StepWork& now = !of.is_by_itself(i) ? of_weights : sharing_.delays_weights() ? delayed_.work : work;
+        now += of.work(i, KernelPass::backward_weight);
+      }
       if (of.is_summed(i) && op.kind == OpKind::product) end();
       if (op.kind == OpKind::combine && whole) {
         end();
-        send_to_experts(true, op.in, op.copies);
+        send_gradients(op);
       }
       // The gradient of what was gathered is summed when all that reads it has given its part.
       if (of.gathered_before(i) == 0) continue;
@@ -254,9 +258,28 @@ class OperatorBody : public BodyExchanges {
       if (of.sublayer(i) == 0) body_.back().layer = std::exchange(layer, -1);
     }
     end_sublayer(of, residuals, again, work);
-    work += of_weights;
+    const bool delays = weight && sharing_.delays_weights();
+    (delays ? delayed_.work : work) += of_weights;
     end();
-    if (weight && layer >= 0) body_.back().layer = layer;
+    if (delays) delayed_.layer = layer;
+    if (weight && !delays && layer >= 0) body_.back().layer = layer;
+  }
+  /// Sends gradients of tokens to experts or back, before the gradients of weights that need not wait.
+  void send_gradients(const Operator& op) {
+    const std::int32_t done = last_compute();
+    const std::int32_t before = last();
+    send_to_experts(true, op.in, op.copies);
+    if (last() == before || !delayed_.is_some()) return;
+    const std::int32_t sent = last();
+    compute_delayed(done);
+    compute_apart({}, sent);  // what follows reads what was sent
+  }
+  /// Computes the gradients of weights that were delayed, after a step. The gradient of the layer that
+  /// ended before is then complete.
+  void compute_delayed(std::int32_t after) {
+    if (!delayed_.is_some()) return;
+    compute_apart(std::exchange(delayed_.work, {}), after);
+    body_.back().layer = std::exchange(delayed_.layer, -1);
   }
   /// Adds the sums of the gradients of the residual stream.
   static void end_sublayer(const KindOfRank& of, const std::vector<std::size_t>& sums, bool again, StepWork& work) {
@@ -297,8 +320,17 @@ class OperatorBody : public BodyExchanges {
     body_.back().layer = layer;
   }
 
+  /// Gradients of weights that wait for the next all-to-all to begin (Sharing::delays_weights).
+  struct Delayed {
+    StepWork work = {};
+    std::int32_t layer = -1;  ///< whose gradient is complete with them; -1: none's
+
+    bool is_some() const { return work.is_some() || layer >= 0; }
+  };
+
   const PartsOfRank& parts_;
   Recompute recompute_;
+  Delayed delayed_;
 };
 
 }  // namespace tawpipe::detail

@@ -30,7 +30,7 @@ void for_each_body(Stage& stage, Visit&& visit) {
   visit("backward_weight", stage.backward_weight);
 }
 
-/// One stage's bodies as an object: {"forward": [step, ...], ...}.
+/// One stage's bodies as an object: {"forward": [step, ...], ..., "alternates": true}.
 inline void write_bodies(const SharedStage& stage, std::string& out) {
   const auto add = [&]<class... Values>(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
@@ -59,7 +59,8 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
     }
     out += ']';
   });
-  out += first ? "{}" : "}";
+  if (stage.alternates) add(R"({}"alternates":true)", first ? "{" : ",");
+  out += first && !stage.alternates ? "{}" : "}";
 }
 
 inline BodyStep read_body_step(JsonValue value, std::size_t place) {
@@ -113,8 +114,9 @@ inline std::vector<SharedStage> read_bodies(JsonValue value, const Schedule::Par
   if (value.size() != parts.stages.size()) value.fail(concat("expected one for each of the ", parts.stages.size(), " stages"));
   std::vector<SharedStage> stages;
   for (std::size_t s = 0; s < parts.stages.size(); ++s) {
-    const JsonValue bodies = value[s].only("forward", "backward", "backward_input", "backward_weight");
+    const JsonValue bodies = value[s].only("forward", "backward", "backward_input", "backward_weight", "alternates");
     SharedStage stage{.work = parts.stages[s]};
+    if (const auto alternates = bodies.find("alternates")) stage.alternates = alternates->boolean();
     for_each_body(stage, [&](std::string_view key, StageBody& body) {
       const auto steps = bodies.find(key);
       if (!steps) return;
