@@ -8,14 +8,19 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "modules/host_layer.hpp"
 #include "request.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/layers/host/tensor_memory.hpp"
+#include "tawpipe/model/tensor_part.hpp"
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/schedule/tensor_parts.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -26,19 +31,41 @@ DeviceGroups resolve_groups(const std::string& cluster) { return resolve_cluster
 
 namespace {
 
-/// @throws InputError  naming what no executor runs, with what would be right.
 MeshChoice executed_mesh(const ExecutionRequest& request) {
   const auto alone = [](std::string_view flag, int number, std::string_view why) {
     if (number <= 1) return;
     throw InputError(concat(flag, " ", number, ": ", why, "; leave it out, and share the work by a schedule over the ranks and ",
                             "--data-parallel"));
   };
-  alone("--tensor-parallel", request.mesh.tensor, "a stage is computed whole by one rank, with whole matrices");
+  if (request.backend == "cuda") {
+    alone("--tensor-parallel", request.mesh.tensor, "on GPUs a stage is computed whole by one rank, with whole matrices");
+  }
   alone("--context-parallel", request.mesh.context, "a stage is computed whole by one rank, with whole sequences");
   alone("--expert-parallel", request.expert_parallel, "a stage is computed whole by one rank, with all its experts");
   const MeshChoice choice = resolve_mesh(request);
   refuse_idle_sharding(choice.sharding, choice.mesh);
+  if (choice.mesh.tensor > 1 && parse_offload(request.offload).any()) {
+    throw InputError(concat("--offload ", request.offload, " with --tensor-parallel ", choice.mesh.tensor,
+                            " can be simulated, but not executed; leave one out"));
+  }
   return choice;
+}
+
+/// Whether stages hand activations to other ranks.
+bool hands_on(const Schedule& schedule) {
+  return std::any_of(schedule.tasks().begin(), schedule.tasks().end(),
+                     [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
+}
+
+/// One rank's part of each stage, with the steps of its passes.
+std::vector<SharedStage> shared_stages(const ExecutionModel& model, Recompute recompute, const Schedule& logical,
+                                       const Sharing& sharing) {
+  if (sharing.tensor == 1) return {};
+  const Batch& batch = logical.workload().batch();
+  std::vector<SharedStage> stages = share_stages(model.model, batch, recompute, logical.stages(), sharing);
+  return model.model.dtype == Dtype::f64
+             ? layers::host::tensor_stages<double>(model.model, batch, recompute, sharing, std::move(stages), true)
+             : layers::host::tensor_stages<float>(model.model, batch, recompute, sharing, std::move(stages), true);
 }
 
 /// How often the model's weights, gradients and two moments, four numbers a parameter, are held by
@@ -53,6 +80,11 @@ double held_copies(const MeshChoice& choice) {
 }
 
 }  // namespace
+
+Sharing executed_sharing(const ExecutionRequest& request) {
+  const MeshChoice choice = executed_mesh(request);
+  return {.tensor = choice.mesh.tensor, .sequence_parallel = choice.sequence_parallel};
+}
 
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes) {
   model.model.dtype = execution_dtype(request);
@@ -78,21 +110,27 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
                                                         .options = parse_options(request.options),
                                                         .offload = parse_offload(request.offload)});
   if (!mesh.is_plain()) {
+    Sharing sharing = executed_sharing(request);
+    sharing.sends_activations = hands_on(schedule);
     schedule = compose(schedule, work_of(1), mesh,
-                       {.sharding = choice.sharding,
+                       {.stages = shared_stages(model, parse_recompute(request.recompute), schedule, sharing),
+                        .sequence_parallel = choice.sequence_parallel,
+                        .sharding = choice.sharding,
                         .reshard = choice.reshard,
                         .overlap_gradients = choice.overlap_gradients,
                         .overlap_gathers = choice.overlap_gathers,
                         .bucket = choice.bucket});
   }
-  if (request.gradient_norm) schedule = with_gradient_norm(schedule);
-  const Diagnostics found = validate(schedule);
+  const Diagnostics found = validate(request.gradient_norm ? with_gradient_norm(schedule) : schedule);
   if (!found.ok()) {
     const Finding& first = found.findings().front();
     throw ScheduleError(
         concat("the schedule is not valid: ", first.code, ": ", first.message, "; tawpipe validate shows all findings"));
   }
-  return schedule;
+  if (mesh.tensor > 1) {
+    schedule = with_tensor_parts(schedule, tensor_slices(model.model, mesh.tensor), choice.sequence_parallel);
+  }
+  return request.gradient_norm ? with_gradient_norm(schedule) : schedule;
 }
 
 void check_host_memory(const ExecutionRequest& request, const ExecutionModel& model, int here, int ranks) {
@@ -120,6 +158,8 @@ RunIdentity identity_of(const ExecutionRequest& request) {
                        {"--recompute", request.recompute},
                        {"--offload", request.offload},
                        {"--loss-chunk", std::to_string(request.loss_chunk)},
+                       {"--tensor-parallel", std::to_string(request.mesh.tensor)},
+                       {"--sequence-parallel", request.sequence_parallel},
                        {"--data-parallel", std::to_string(request.mesh.data)},
                        {"--layout", request.layout},
                        {"--shard-states", request.shard_states},

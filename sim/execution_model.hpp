@@ -10,6 +10,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -39,6 +40,10 @@ inline Dtype execution_dtype(const ExecutionRequest& request) {
 
 /// The ranks of each node of a cluster as given to --cluster.
 DeviceGroups resolve_groups(const std::string& cluster);
+
+/// How ranks share a stage.
+/// @throws InputError  naming what no executor runs, with what would be right.
+Sharing executed_sharing(const ExecutionRequest& request);
 
 /// Builds and validates the schedule of `request` for `model`, in its number format, with the mesh
 /// around it: the task graph that simulate times for the same flags.

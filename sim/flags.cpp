@@ -86,6 +86,11 @@ void add_axis_flags(CLI::App& app, MeshRequest& request) {
            "ORDER", "Layout");
 }
 
+void add_sequence_parallel_flag(CLI::App& app, MeshRequest& request) {
+  add_text(app, "--sequence-parallel", request.sequence_parallel,
+           "Tensor-parallel devices split norms and residuals by tokens: on (default) or off", "on|off", "Layout");
+}
+
 void add_state_flags(CLI::App& app, MeshRequest& request) {
   add_text(app, "--shard-states", request.shard_states,
            "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
@@ -184,8 +189,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                "Where layers are cut into stages, the embedding counts as one")
       ->group("Layout");
   app.add_flag("--account-for-loss-in-pipeline-split", request.loss_is_layer, "So does the head with its loss")->group("Layout");
-  add_text(app, "--sequence-parallel", request.sequence_parallel,
-           "Tensor-parallel devices split norms and residuals by tokens: on (default) or off", "on|off", "Layout");
+  add_sequence_parallel_flag(app, request);
   add_text(app, "--context-exchange", request.context_exchange,
            "How context-parallel devices share keys and values: all-gather (default), ring, all-to-all, or\n"
            "all-to-all+ring: all-to-all in each node and a ring of these groups, all-to-all+ring:N of N devices",

@@ -67,6 +67,8 @@ void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
 void add_report_flag(CLI::App& app, std::string& report, const std::string& what);
 /// The axes of the mesh around a schedule, and their order.
 void add_axis_flags(CLI::App& app, MeshRequest& request);
+/// --sequence-parallel, how tensor-parallel ranks share norms.
+void add_sequence_parallel_flag(CLI::App& app, MeshRequest& request);
 /// What the ranks that hold the same parameters share, and when it travels.
 void add_state_flags(CLI::App& app, MeshRequest& request);
 /// The flags for what is to be trained and where.

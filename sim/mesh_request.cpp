@@ -32,6 +32,7 @@ MeshChoice resolve_mesh(const MeshRequest& request) {
   MeshChoice choice{.mesh = request.mesh};
   take_expert_parallel(request, choice.mesh);
   choice.mesh.order = parse_mesh_order(request.layout);
+  choice.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
   choice.sharding = parse_state_sharding(request.shard_states);
   choice.reshard = parse_reshard(request.reshard);
   choice.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");

@@ -17,6 +17,7 @@ struct MeshRequest {
   Mesh mesh;
   int expert_parallel = 1;      ///< devices among which a layer's experts are divided
   std::string layout = "tcsd";  ///< the order of its axes
+  std::string sequence_parallel = "on";
   std::string shard_states = "optimizer";
   std::string reshard = "auto";
   std::string overlap_gradients = "off";
@@ -27,6 +28,7 @@ struct MeshRequest {
 /// What they say. Members are as in Composition.
 struct MeshChoice {
   Mesh mesh;  ///< without the schedule's own ranks (Mesh::over)
+  bool sequence_parallel = true;
   StateSharding sharding = StateSharding::optimizer;
   Reshard reshard = Reshard::automatic;
   bool overlap_gradients = false;

@@ -310,7 +310,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   }
   const MeshChoice choice = resolve_mesh(request);
   problem.mesh = choice.mesh;
-  problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
+  problem.sequence_parallel = choice.sequence_parallel;
   std::tie(problem.context_exchange, problem.context_inner) = parse_context_flag(request.context_exchange);
   problem.expert_dispatch = parse_expert_dispatch(request.expert_dispatch);
   problem.expert_overlap = parse_expert_overlap(request.expert_overlap);

@@ -53,7 +53,6 @@ struct Request : MeshRequest {
   std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
   bool embedding_is_layer = false;
   bool loss_is_layer = false;
-  std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
   std::string expert_dispatch = "all-to-all";   ///< or deepep
   std::string expert_overlap = "off";           ///< or on, delayed

@@ -6,13 +6,13 @@
 #include "execution_request.hpp"
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/execute/host/paced.hpp"
-#include "tawpipe/layers/host/llama.hpp"
+#include "tawpipe/layers/host/tensor_llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
 
 namespace tawpipe::sim {
 
 template <class T>
-using HostLayer = host::Paced<layers::host::Llama<T>>;
+using HostLayer = host::Paced<layers::host::TensorLlama<T>>;
 template <class T>
 using HostOptimizer = layers::AdamWUpdate<T>;
 
@@ -21,8 +21,8 @@ using HostOptimizer = layers::AdamWUpdate<T>;
 template <class T>
 auto host_layers(const ExecutionRequest& request, const ExecutionModel& model) {
   const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
-  return [&model, pace, recompute = parse_recompute(request.recompute)] {
-    return HostLayer<T>{{model.model, model.batch, recompute, model.constants}, pace};
+  return [&model, pace, recompute = parse_recompute(request.recompute), sharing = executed_sharing(request)] {
+    return HostLayer<T>{{model.model, model.batch, recompute, model.constants, sharing}, pace};
   };
 }
 

@@ -145,13 +145,50 @@ TEST_CASE("check-numerics passes with replicas on the recorded run") {
   }
 }
 
+TEST_CASE("tensor-parallel ranks follow the curve of one device, with the same bits under delays") {
+  const Training training;
+  const json alone = training.train(5, "--schedule 1f1b --clip 0.5");
+  for (const std::string& mesh : std::vector<std::string>{
+           "--schedule 1f1b --cluster 1x2 --tensor-parallel 2",
+           "--schedule zb-h1 --cluster 2x4 --tensor-parallel 2 --data-parallel 2 --overlap-param-gather on",
+           "--schedule tawpipe --cluster 2x2 --tensor-parallel 2 --sequence-parallel off",
+           "--schedule gpipe --cluster 1x4 --tensor-parallel 2 --data-parallel 2 --shard-states parameters"}) {
+    const json shared = training.train(5, mesh + " --clip 0.5");
+    check_same_curve(shared, alone);
+    CHECK(training.train(5, mesh + " --clip 0.5 --chaos 20 --chaos-seed 3").at("losses") == shared.at("losses"));
+  }
+}
+
+TEST_CASE("a checkpoint goes on under another number of tensor-parallel ranks") {
+  const Training training;
+  const json alone = training.train(6, "--schedule 1f1b");
+  const std::string folder = training.folder / "shared";
+  training.train(3, "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --save " + folder);
+  for (const std::string mesh :
+       {"--schedule zb-h1 --cluster 1x2", "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --data-parallel 2"})
+    check_same_curve(training.train(6, mesh + " --resume " + folder), alone);
+}
+
+TEST_CASE("check-numerics passes with tensor-parallel ranks on the recorded run") {
+  for (const std::string mesh : {"--cluster 1x2", "--cluster 2x2 --data-parallel 2", "--cluster 2x2 --sequence-parallel off"}) {
+    const auto result =
+        run("check-numerics --reference " + reference + " --schedule 1f1b --dtype f64 --tensor-parallel 2 " + mesh);
+    CHECK(result.code == 0);
+    CHECK(result.out.find("EXCEEDED") == std::string::npos);
+  }
+}
+
 TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   const Training training;
   const auto refused = [&](const std::string& more, const std::vector<std::string>& parts) {
     CAPTURE(more);
     check_refused(run(training.flags(100000, more)), parts);
   };
-  refused("--tensor-parallel 2 --cluster 1x2", {"--tensor-parallel 2", "whole matrices", "--data-parallel"});
+  refused("--tensor-parallel 2 --cluster 1x2 --backend cuda", {"--tensor-parallel 2", "on GPUs", "whole matrices"});
+  refused("--tensor-parallel 2 --cluster 1x2 --recompute full", {"without recomputation", "--recompute none"});
+  refused("--tensor-parallel 2 --cluster 1x2 --loss-chunk 8", {"--loss-chunk"});
+  refused("--tensor-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--tensor-parallel 2"});
+  refused("--tensor-parallel 3 --cluster 1x3", {"leaves the last none of its", "choose fewer"});
   refused("--context-parallel 2 --cluster 1x2", {"--context-parallel 2", "whole sequences"});
   refused("--expert-parallel 2 --cluster 1x2", {"--expert-parallel 2", "all its experts"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});

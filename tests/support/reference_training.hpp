@@ -35,20 +35,15 @@ Workload reference_work(const training::ReferenceRun& reference, Recompute recom
 }
 
 /// Losses of all steps, the first gradient, parameters after the first and the last step.
-template <class T>
+/// @param make_layer  a rank's
+template <class T, class Layer, class MakeLayer>
 std::vector<training::NumericsCheck> train_reference(const training::ReferenceRun& reference, const Schedule& schedule,
-                                                     Recompute recompute) {
+                                                     MakeLayer&& make_layer) {
   const Transformer model = reference_model<T>(reference);
-  const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   const layers::AdamWUpdate<T> optimizer{
       model,
       {.beta1 = reference.beta1, .beta2 = reference.beta2, .epsilon = reference.epsilon, .weight_decay = reference.weight_decay}};
-  host::HostExecutor<T, layers::host::Llama<T>, layers::AdamWUpdate<T>> executor{
-      schedule,
-      [&] {
-        return layers::host::Llama<T>{model, reference.batch(), recompute, constants};
-      },
-      optimizer};
+  host::HostExecutor<T, Layer, layers::AdamWUpdate<T>> executor{schedule, make_layer, optimizer};
   const std::vector<T> initial = reference.initial<T>();
   std::vector<T> values(initial.size());
   load_weights(executor, std::span<const T>{initial});
@@ -68,6 +63,16 @@ std::vector<training::NumericsCheck> train_reference(const training::ReferenceRu
   }
   reference.check_losses<T>(losses, checks);
   return checks;
+}
+
+/// The same with layers that compute whole stages.
+template <class T>
+std::vector<training::NumericsCheck> train_reference(const training::ReferenceRun& reference, const Schedule& schedule,
+                                                     Recompute recompute) {
+  const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
+  return train_reference<T, layers::host::Llama<T>>(reference, schedule, [&] {
+    return layers::host::Llama<T>{reference_model<T>(reference), reference.batch(), recompute, constants};
+  });
 }
 
 }  // namespace reference_training

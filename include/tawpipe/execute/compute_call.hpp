@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/backend/shared_compute.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -23,6 +24,7 @@ struct ComputeCall {
   ForwardArgs forward;                        ///< for a forward
   BackwardArgs backward;                      ///< for other computations
   std::vector<std::span<std::byte>> cleared;  ///< gradients to set to zero first
+  StepPlan steps;                             ///< of a stage that ranks share
 
   template <LayerCompute Layer>
   void run(Layer& layer) const {
@@ -31,6 +33,16 @@ struct ComputeCall {
     if (!passes.backward_weight) return layer.backward_input(backward);
     if (!passes.backward_input) return layer.backward_weight(backward);
     layer.backward(backward);
+  }
+  /// A step of a body, or the memory of one that is a collective.
+  template <SharedLayerCompute Layer>
+  void run_step(Layer& layer, std::size_t step) const {
+    if (steps.passes.forward) return layer.run(steps, step, forward);
+    layer.run(steps, step, backward);
+  }
+  template <SharedLayerCompute Layer>
+  ExchangeArgs exchange(const Layer& layer, std::size_t step) const {
+    return steps.passes.forward ? layer.exchange(steps, step, forward) : layer.exchange(steps, step, backward);
   }
 };
 

@@ -102,26 +102,22 @@ class ParameterStore {
       if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
     }
   }
-  /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` is the
-  /// number in the whole buffer, padding included.
+  /// Calls `visit(range, place, count)` for each run of parameters in such buffers, numbered over the
+  /// whole model; `count` is the number in the whole buffer, padding included.
   template <class Visit>
   void for_each_run(BufferKind kind, Visit&& visit) const {
-    for_each_persistent(kind, [&](BufferId buffer) {
-      const PackedParameters& content = flow_->content(buffer);
-      std::int64_t offset = 0;
-      for (const ParameterRange& range : content.ranges()) {
-        if (!schedule_->is_padding(range)) visit(range, Place{buffer, offset}, content.count());
-        offset += range.count();
-      }
+    for_each_own_run(kind, [&](const ParameterRange& range, Place place, std::int64_t count) {
+      for_each_whole(range, place, [&](const ParameterRange& whole, Place at) { visit(whole, at, count); });
     });
   }
   /// The same for weights, without those whose new values the rank lacks between iterations.
   template <class Visit>
   void for_each_current_weight(Visit&& visit) const {
-    for_each_run(BufferKind::weights, [&](const ParameterRange& range, Place place, std::int64_t count) {
+    for_each_own_run(BufferKind::weights, [&](const ParameterRange& range, Place place, std::int64_t count) {
       const auto give = [&](std::int64_t begin, std::int64_t end) {
-        const ParameterRange part{begin, end};
-        if (part.count() > 0) visit(part, Place{place.buffer, place.offset + begin - range.begin}, count);
+        if (begin >= end) return;
+        for_each_whole({begin, end}, {place.buffer, place.offset + begin - range.begin},
+                       [&](const ParameterRange& whole, Place at) { visit(whole, at, count); });
       };
       std::int64_t reached = range.begin;
       const std::span<const ParameterRange> stale_ones =
@@ -134,8 +130,31 @@ class ParameterStore {
       give(reached, range.end);
     });
   }
+  /// Calls `visit(whole, place)` for each run of a range that is contiguous in the whole model: a
+  /// tensor-parallel rank's parameters have a numbering of their own (Schedule::Parts::slices).
+  template <class Visit>
+  void for_each_whole(const ParameterRange& range, Place place, Visit&& visit) const {
+    const TensorSlices& slices = schedule_->parts().slices;
+    if (slices.empty()) return visit(range, place);
+    slices.for_each_run(range, schedule_->parts().mesh.place(rank_).tensor,
+                        [&](const ParameterRange& whole, std::int64_t offset) {
+                          visit(whole, Place{place.buffer, place.offset + offset});
+                        });
+  }
 
  private:
+  /// In the numbering of the schedule's sets.
+  template <class Visit>
+  void for_each_own_run(BufferKind kind, Visit&& visit) const {
+    for_each_persistent(kind, [&](BufferId buffer) {
+      const PackedParameters& content = flow_->content(buffer);
+      std::int64_t offset = 0;
+      for (const ParameterRange& range : content.ranges()) {
+        if (!schedule_->is_padding(range)) visit(range, Place{buffer, offset}, content.count());
+        offset += range.count();
+      }
+    });
+  }
   /// Uses the first buffer with the same parameters that is not yet lent; copies come last.
   void adopt(const LentParameters& one) {
     const std::vector<ParameterRange> wanted = detail::joined(one.parameters);

@@ -87,11 +87,14 @@ class Watch {
   void end(int lane) { activities_[static_cast<std::size_t>(lane)].task.store(nothing, std::memory_order_release); }
 
   /// Names of tasks, `describe(lane, task)`, and which of them compute, `computes(task)`; called by
-  /// the watch's thread. Empty: by number, and those of lane 0.
-  void describe_by(std::function<std::string(int, std::int32_t)> describe, std::function<bool(std::int32_t)> computes) {
+  /// the watch's thread. Empty: by number, and those of lane 0. @param place  text after the number of
+  /// a rank: its place among the others
+  void describe_by(std::function<std::string(int, std::int32_t)> describe, std::function<bool(std::int32_t)> computes,
+                   std::function<std::string(int)> place = {}) {
     const std::lock_guard lock{mutex_};
     describe_ = std::move(describe);
     computes_ = std::move(computes);
+    place_ = std::move(place);
   }
 
   /// Tasks begun from here on may wait at least this many seconds for ranks that connect; 0: none
@@ -112,7 +115,7 @@ class Watch {
     if (!thread_.joinable()) return;
     std::unique_lock lock{mutex_};
     if (failing_.load()) return;
-    if (failure_.empty()) failure_ = concat("rank ", rank_, " failed: ", one_line(why));
+    if (failure_.empty()) failure_ = concat(named(rank_), " failed: ", one_line(why));
     wake();
     announced_condition_.wait_for(lock, std::chrono::seconds{2}, [&] { return announced_; });
   }
@@ -191,7 +194,7 @@ class Watch {
       }
       for (const Peer& peer : peers_) {
         if (!failing_.load() && !peer.left && static_cast<double>(time - peer.heard) > options_.silence_seconds * 1e9) {
-          stop(concat("rank ", peer.rank, " has been silent for ", (time - peer.heard) / second, " s; ", last_words(peer)), -1);
+          stop(concat(name_of(peer.rank), " has been silent for ", (time - peer.heard) / second, " s; ", last_words(peer)), -1);
         }
       }
     }
@@ -226,7 +229,7 @@ class Watch {
     if (!peer.left && !failing_.load()) {
       const bool own_fault = static_cast<double>(paused_) > options_.silence_seconds * 1e9;  // the others have given up on it
       stop(own_fault ? concat("it has been stopped for ", paused_ / second, " s, and the others have left")
-                     : concat("rank ", peer.rank, " died; ", last_words(peer)),
+                     : concat(name_of(peer.rank), " died; ", last_words(peer)),
            -1);
     }
     peer.left = true;
@@ -259,7 +262,7 @@ class Watch {
       const std::int32_t task = activities_[lane].task.load(std::memory_order_acquire);
       const std::int64_t went_on = time - activities_[lane].since.load(std::memory_order_relaxed);
       if (task == nothing || went_on <= task_limit_.load()) continue;
-      const std::string why = concat("rank ", rank_, " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
+      const std::string why = concat(name_of(rank_), " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
       if (rank_ == 0) return stop(why + longest_computation(why), -1);
       if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows the others' tasks, and tells all
       if (reported_ && time - failed_at_ > 2 * second) stop(why, -1);
@@ -280,6 +283,12 @@ class Watch {
     return text;
   }
 
+  /// A rank with its place. @pre the mutex is held
+  std::string named(int rank) const { return concat("rank ", rank, place_ ? place_(rank) : std::string{}); }
+  std::string name_of(int rank) {
+    const std::lock_guard lock{mutex_};
+    return named(rank);
+  }
   std::string task_of(const Entry& entry) {
     const std::lock_guard lock{mutex_};
     return describe_ ? describe_(entry.lane, entry.task) : concat("task ", entry.task, " on lane ", entry.lane);
@@ -314,7 +323,7 @@ class Watch {
       for (const Entry& entry : peer.entries) consider(peer.rank, entry);
     }
     if (longest.task == nothing || reported.find(task_of(longest)) != std::string_view::npos) return {};
-    return concat("; at work for longest is rank ", who, ": ", words(longest));
+    return concat("; at work for longest is ", name_of(who), ": ", words(longest));
   }
 
   /// Tells the others and this program. Does nothing if this rank itself has failed.
@@ -348,6 +357,7 @@ class Watch {
   detail::Descriptor wake_write_;
   std::mutex mutex_;
   std::function<std::string(int, std::int32_t)> describe_;
+  std::function<std::string(int)> place_;
   std::function<bool(std::int32_t)> computes_;
   std::string failure_;  ///< of this rank itself
   std::string why_;      ///< why the run has failed

@@ -7,6 +7,7 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -29,6 +30,17 @@ TAWPIPE_INLINE std::string describe(const Schedule& schedule, BufferId id);
 /// "layer.3 (parameters 512 to 639)"; without a model "parameters 512 to 639".
 /// @pre 0 <= range.begin < range.end, all of the model's parameters or all padding
 TAWPIPE_INLINE std::string describe(const Schedule& schedule, const ParameterRange& range);
+
+/// The place of a rank on a mesh, " (tensor 1, pipeline 0, data 1)", each from 0; "" if there is no mesh.
+inline std::string place_text(const Mesh& mesh, Rank rank) {
+  if (mesh.is_plain()) return {};
+  std::string text;
+  for (int a = 0; a < mesh_axes; ++a) {
+    const auto axis = static_cast<MeshAxis>(a);
+    if (mesh.size(axis) > 1) text += concat(text.empty() ? "" : ", ", name(axis), " ", mesh.place(rank)[axis]);
+  }
+  return concat(" (", text, ")");
+}
 
 }  // namespace tawpipe::detail
 

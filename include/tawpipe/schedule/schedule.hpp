@@ -14,6 +14,7 @@
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/tensor_slices.hpp"
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/task.hpp"
@@ -87,6 +88,9 @@ class Schedule {
     /// computation or update uses them.
     std::int64_t padding = 0;
     Rows<Bytes> pair_sizes;  ///< [split of an all_to_all] [from * members + to]
+    /// where sets name parameters of tensor-parallel ranks' parts (schedule/tensor_parts.hpp); empty:
+    /// those of the whole model
+    TensorSlices slices = {};
   };
 
   Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
@@ -125,9 +129,11 @@ class Schedule {
   std::span<const Use> uses(TaskId task) const { return parts_.uses[index(task)]; }
 
   std::span<const ParameterRange> pieces(PiecesId pieces) const { return parts_.pieces[index(pieces)]; }
+  /// The parameters of the model that sets number; with Parts::slices those of a part. @pre a model
+  std::int64_t parameters() const { return parts_.slices.empty() ? workload_.model().parameters() : parts_.slices.count(); }
   /// Whether these are numbers of padding (Parts::padding), not of parameters.
   bool is_padding(const ParameterRange& range) const {
-    return parts_.padding > 0 && !workload_.is_abstract() && range.begin > workload_.model().parameters();
+    return parts_.padding > 0 && !workload_.is_abstract() && range.begin > parameters();
   }
   /// The parameters that a task carries. For an all_gather: what each member gives; for a
   /// reduce_scatter: what each keeps, in the group's order; otherwise one set. For a backward:

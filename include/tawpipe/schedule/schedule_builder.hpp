@@ -97,6 +97,8 @@ class ScheduleBuilder {
     parts_.steps.push_back(work);
     return id<SplitId>(parts_.steps.size() - 1);
   }
+  /// Sets name parameters of parts.
+  void slices(TensorSlices slices) { parts_.slices = std::move(slices); }
   /// The workspace that the largest task of any stage needs.
   Bytes largest_workspace() const { return workspace_; }
   const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }
@@ -258,6 +260,7 @@ TAWPIPE_INLINE ScheduleBuilder::ScheduleBuilder(const Schedule& schedule)
   bodies(parts.bodies);
   mesh(parts.mesh);
   parts_.padding = parts.padding;
+  parts_.slices = parts.slices;
   groups_.take(parts.groups);
   pieces_.take(parts.pieces);
   splits_.take(parts.splits);

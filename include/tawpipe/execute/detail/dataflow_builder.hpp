@@ -44,7 +44,7 @@ class DataflowBuilder {
   DataflowBuilder(const Schedule& schedule, Rank only)
       : schedule_{schedule},
         only_{only},
-        order_{schedule.workload().model().blocks()},
+        order_{schedule.parts().slices.empty() ? schedule.workload().model().blocks() : schedule.parts().slices.blocks()},
         rooms_{schedule},
         transfers_{schedule, rooms_, only} {
     flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
@@ -236,8 +236,15 @@ class DataflowBuilder {
 
   /// Counts for the rank the parameters of an update that were not counted before.
   void count_once(Rank rank, const std::vector<UpdatePiece>& pieces) {
+    const TensorSlices& slices = schedule_.parts().slices;
+    const auto own = static_cast<std::size_t>(slices.empty() ? 0 : schedule_.parts().mesh.place(rank).tensor);
+    if (counted_.size() <= own) counted_.resize(own + 1);
     for (const UpdatePiece& piece : pieces) {
-      counted_.change(piece.parameters, [&](const ParameterRange& range, const char* counted) {
+      // What all tensor-parallel ranks have counts on the first.
+      if (own > 0) {
+        for (const ParameterRange& whole : slices.replicated({&piece.parameters, 1})) counted_[own].set(whole, 1);
+      }
+      counted_[own].change(piece.parameters, [&](const ParameterRange& range, const char* counted) {
         if (counted == nullptr) {
           UpdatePiece part = piece;
           part.parameters = range;
@@ -279,9 +286,9 @@ class DataflowBuilder {
   Rooms rooms_;
   DataflowTransfers transfers_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
-  ParameterMap<char> counted_;
-  bool updates_ = false;  ///< whether there has been one
-  bool late_ = false;     ///< whether weights were gathered in place before
+  std::vector<ParameterMap<char>> counted_;       ///< [tensor-parallel part]
+  bool updates_ = false;                          ///< whether there has been one
+  bool late_ = false;                             ///< whether weights were gathered in place before
   Dataflow flow_;
 };
 

@@ -15,8 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/execute/detail/dataflow_builder.hpp"
+#include "tawpipe/execute/executed_schedule.hpp"
 #include "tawpipe/execute/host/chaos.hpp"
+#include "tawpipe/execute/host/exchange.hpp"
 #include "tawpipe/execute/host/lane_queue.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
 #include "tawpipe/execute/iteration.hpp"
@@ -56,30 +57,35 @@ class HostExecutor {
   /// matches no buffer.
   template <class MakeLayer>
   HostExecutor(const Schedule& schedule, MakeLayer&& make_layer, Optimizer optimizer, HostOptions options = {})
-      : schedule_{schedule},
-        flow_{resolve_dataflow(schedule)},
+      : executed_{schedule},
+        schedule_{executed_.schedule()},
+        flow_{executed_.resolve()},
         optimizer_{std::move(optimizer)},
         options_{options},
         sent_(static_cast<std::size_t>(schedule.ranks())),
-        queue_{schedule.tasks().size()} {
-    const Lowering lowering{schedule};
-    for (int r = 0; r < schedule.ranks(); ++r) {
+        queue_{schedule_.tasks().size()} {
+    require_shared_layers<Layer>(executed_);
+    const Lowering lowering{schedule_};
+    // An expected timeline has whole computations.
+    const Timeline* const expected = executed_.has_steps() ? nullptr : options.expected;
+    for (int r = 0; r < schedule_.ranks(); ++r) {
       Program& program = programs_.emplace_back(lowering.lower(Rank{r}));
-      ranks_.emplace_back(schedule, flow_, ParameterStore{schedule, flow_, Rank{r}, options.lent}, program, options.expected);
+      ranks_.emplace_back(schedule_, flow_, ParameterStore{schedule_, flow_, Rank{r}, options.lent}, program, expected);
       layers_.push_back(make_layer());
       for (int lane = 0; lane < programs_.back().lanes(); ++lane) {
         if (!programs_.back().lane(lane).empty()) lanes_.push_back({Rank{r}, lane});
       }
     }
-    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-      if (is_compute(schedule.tasks()[t].op)) continue;
+    transfers_.resize(flow_.transfers.size());
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
+      if (is_compute(schedule_.tasks()[t].op)) continue;
       const TransferFlow& flow = flow_.transfer(id<TaskId>(t));
-      transfers_.push_back(shared_transfer(schedule, id<TaskId>(t), flow));
-      count_sent(schedule, id<TaskId>(t), flow, sizeof(T), sent_);
+      if (executed_.members(id<TaskId>(t)).empty()) transfer_of(id<TaskId>(t)) = shared_transfer(schedule_, id<TaskId>(t), flow);
+      count_sent(schedule_, id<TaskId>(t), flow, sizeof(T), sent_);
     }
   }
 
-  const Schedule& schedule() const { return schedule_; }
+  const Schedule& schedule() const { return executed_.given(); }
   const Dataflow& dataflow() const { return flow_; }
   RankState<T>& rank(Rank rank) { return ranks_[index(rank)]; }
 
@@ -131,6 +137,7 @@ class HostExecutor {
     }
     for (const RankState<T>& rank : ranks_) result.gradient_norm = std::max(result.gradient_norm, rank.gradient_norm());
     if (args.stop) result.stop = args.stop();
+    result.timeline = executed_.of_given(std::move(result.timeline));
     return result;
   }
 
@@ -203,14 +210,36 @@ class HostExecutor {
     if (task.op == Op::update) {
       ranks_[index(rank)].update(id, optimizer_, args, observe);
     } else if (is_compute(task.op)) {
-      ranks_[index(rank)].compute(id, layers_[index(rank)], source, args.step, result_->losses);
+      compute(id, rank, source, args.step);
+    } else if (const std::span<const BodyTask> members = executed_.members(id); !members.empty()) {
+      exchange(id, members, message);
     } else {
       transfer(id, message);
     }
   }
+  template <class Source>
+  void compute(TaskId id, Rank rank, const Source& source, std::int64_t step) {
+    if constexpr (SharedLayerCompute<Layer>) {
+      if (const BodyTask at = executed_.step(id); at.body != nullptr)
+        return ranks_[index(rank)].compute_step(id, at, layers_[index(rank)], source, step, result_->losses);
+    }
+    ranks_[index(rank)].compute(id, layers_[index(rank)], source, step, result_->losses);
+  }
+  /// A collective of a body: the layers say where their numbers are.
+  void exchange(TaskId id, std::span<const BodyTask> members, std::vector<T>& message) {
+    if constexpr (SharedLayerCompute<Layer>) {
+      const Task& task = schedule_.task(id);
+      const auto group = schedule_.group(task.group);
+      std::vector<ExchangeArgs> ends;
+      for (std::size_t m = 0; m < group.size(); ++m)
+        ends.push_back(ranks_[index(group[m])].exchange(members[m], layers_[index(group[m])]));
+      host::exchange<T>(task.op, ends, message);
+    }
+  }
 
+  SharedTransfer& transfer_of(TaskId id) { return transfers_[static_cast<std::size_t>(flow_.flow_of_task[index(id)])]; }
   void transfer(TaskId id, std::vector<T>& message) {
-    const SharedTransfer& plan = transfers_[static_cast<std::size_t>(flow_.flow_of_task[index(id)])];
+    const SharedTransfer& plan = transfer_of(id);
     message.resize(std::max(message.size(), static_cast<std::size_t>(plan.staging)));
     const auto at = [&](const Address& address, Rank rank) {
       return address.staged() ? message.data() + address.place.offset : ranks_[index(rank)].at(address.place);
@@ -220,7 +249,8 @@ class HostExecutor {
     }
   }
 
-  const Schedule& schedule_;
+  ExecutedSchedule executed_;
+  const Schedule& schedule_;  ///< executed_'s tasks
   Dataflow flow_;
   Optimizer optimizer_;
   HostOptions options_;

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <thread>
 #include <utility>
 
 #include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/backend/shared_compute.hpp"
 #include "tawpipe/core/units.hpp"
 
 namespace tawpipe::inline v0::host {
@@ -36,6 +38,21 @@ class Paced {
   void backward_weight(const BackwardArgs& args) {
     const Pause pause{*this, args.stage->backward_weight};
     layer_.backward_weight(args);
+  }
+
+  // The steps of stages that ranks share, if the layer computes such.
+  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body,
+                int rank) const requires SharedLayerCompute<Layer> {
+    return layer_.plan(passes, stage, body, rank);
+  }
+  template <class Args>
+  void run(const StepPlan& plan, std::size_t step, const Args& args) requires SharedLayerCompute<Layer> {
+    const Pause pause{*this, plan.flops[step]};
+    layer_.run(plan, step, args);
+  }
+  template <class Args>
+  ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const Args& args) const requires SharedLayerCompute<Layer> {
+    return layer_.exchange(plan, step, args);
   }
 
  private:

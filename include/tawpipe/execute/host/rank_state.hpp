@@ -16,6 +16,7 @@
 #include "tawpipe/execute/buffer_plan.hpp"
 #include "tawpipe/execute/compute_call.hpp"
 #include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/executed_schedule.hpp"
 #include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/execute/parameter_store.hpp"
 #include "tawpipe/execute/program.hpp"
@@ -91,15 +92,25 @@ class RankState {
   /// @param losses  [microbatch] the forward with the last edge sets its entry
   template <LayerCompute Layer, MicrobatchTokens Source>
   void compute(TaskId id, Layer& layer, const Source& source, std::int64_t step, std::span<double> losses) {
-    const Task& task = schedule_->task(id);
-    const StageWork& stage = schedule_->stage(task.stage);
-    if (stage.first_edge || stage.last_edge) source.fetch(step, task.microbatch, tokens_, targets_);
-    const auto planned = calls_.try_emplace(id);
-    ComputeCall& call = planned.first->second;
-    if (planned.second) call = compute_call(*schedule_, id, flow_->compute(id), *this);
-    for (const std::span<std::byte> cleared : call.cleared) std::fill(cleared.begin(), cleared.end(), std::byte{});
-    call.forward.loss = &losses[static_cast<std::size_t>(task.microbatch)];
-    call.run(layer);
+    begin(id, source, step, losses).run(layer);
+  }
+  /// The same for a step of a stage that ranks share. @throws ScheduleError  if the layer cannot
+  /// compute the body
+  template <SharedLayerCompute Layer, MicrobatchTokens Source>
+  void compute_step(TaskId id, const BodyTask& at, Layer& layer, const Source& source, std::int64_t step,
+                    std::span<double> losses) {
+    if (id == at.first) {
+      ComputeCall& call = begin(id, source, step, losses);
+      const int part = schedule_->parts().mesh.place(rank()).tensor;
+      if (call.steps.operations.empty())
+        call.steps = layer.plan(traits(call.op).passes, schedule_->stage(schedule_->task(id).stage), *at.body, part);
+    }
+    calls_.at(at.first).run_step(layer, static_cast<std::size_t>(at.step));
+  }
+  /// The memory of this rank in a collective of a body, of which at least the first step has run.
+  template <SharedLayerCompute Layer>
+  ExchangeArgs exchange(const BodyTask& at, const Layer& layer) const {
+    return calls_.at(at.first).exchange(layer, static_cast<std::size_t>(at.step));
   }
 
   /// The optimizer's step on what the task updates.
@@ -107,26 +118,10 @@ class RankState {
   void update(TaskId id, const Optimizer& optimizer, const Iteration& iteration, const GradientObserver<T>& observe) {
     if (norm_ < 0) norm_ = iteration.gradient_clip > 0 ? found_norm(id) : 0;
     const double gradient_scale = norm_ > iteration.gradient_clip && norm_ > 0 ? iteration.gradient_clip / norm_ : 1.0;
-    for (const UpdatePiece& piece : flow_->update(id)) {
-      const auto count = static_cast<std::size_t>(piece.parameters.count());
-      std::span<const T> gradients{at(piece.gradients), count};
-      if (piece.twin) {
-        const T* twin = at(piece.twin);
-        for (std::size_t i = 0; i < count; ++i) sum_[i] = gradients[i] + twin[i];
-        gradients = std::span<const T>{sum_}.first(count);
-      }
-      if (observe) observe(piece.parameters, gradients);
-      T* first = at(piece.optimizer);
-      UpdateArgs args;
-      args.parameters = piece.parameters;
-      args.weights = std::as_writable_bytes(std::span<T>{at(piece.weights), count});
-      args.gradients = std::as_bytes(gradients);
-      args.first_moment = std::as_writable_bytes(std::span<T>{first, count});
-      args.second_moment = std::as_writable_bytes(std::span<T>{first + piece.optimizer_parameters, count});
-      args.step = iteration.step;
-      args.learning_rate = iteration.learning_rate;
-      args.gradient_scale = gradient_scale;
-      optimizer.update(args);
+    for (const UpdatePiece& own : flow_->update(id)) {
+      store_.for_each_whole(own.parameters, own.weights, [&](const ParameterRange& whole, Place weights) {
+        update(moved(own, whole, weights), gradient_scale, optimizer, iteration, observe);
+      });
     }
   }
 
@@ -179,6 +174,49 @@ class RankState {
   }
 
  private:
+  /// Starts a computation: its tokens, cleared gradients and the place of its loss.
+  template <class Source>
+  ComputeCall& begin(TaskId id, const Source& source, std::int64_t step, std::span<double> losses) {
+    const Task& task = schedule_->task(id);
+    const StageWork& stage = schedule_->stage(task.stage);
+    if (stage.first_edge || stage.last_edge) source.fetch(step, task.microbatch, tokens_, targets_);
+    const auto planned = calls_.try_emplace(id);
+    ComputeCall& call = planned.first->second;
+    if (planned.second) call = compute_call(*schedule_, id, flow_->compute(id), *this);
+    for (const std::span<std::byte> cleared : call.cleared) std::fill(cleared.begin(), cleared.end(), std::byte{});
+    call.forward.loss = &losses[static_cast<std::size_t>(task.microbatch)];
+    return call;
+  }
+  /// A part of an update, by its numbers in the whole model.
+  static UpdatePiece moved(UpdatePiece piece, const ParameterRange& whole, Place weights) {
+    const std::int64_t by = weights.offset - piece.weights.offset;
+    for (Place* place : {&piece.weights, &piece.gradients, &piece.twin, &piece.optimizer}) place->offset += by;
+    piece.parameters = whole;
+    return piece;
+  }
+  template <ParameterUpdate Optimizer>
+  void update(const UpdatePiece& piece, double gradient_scale, const Optimizer& optimizer, const Iteration& iteration,
+              const GradientObserver<T>& observe) {
+    const auto count = static_cast<std::size_t>(piece.parameters.count());
+    std::span<const T> gradients{at(piece.gradients), count};
+    if (piece.twin) {
+      const T* twin = at(piece.twin);
+      for (std::size_t i = 0; i < count; ++i) sum_[i] = gradients[i] + twin[i];
+      gradients = std::span<const T>{sum_}.first(count);
+    }
+    if (observe) observe(piece.parameters, gradients);
+    T* first = at(piece.optimizer);
+    UpdateArgs args;
+    args.parameters = piece.parameters;
+    args.weights = std::as_writable_bytes(std::span<T>{at(piece.weights), count});
+    args.gradients = std::as_bytes(gradients);
+    args.first_moment = std::as_writable_bytes(std::span<T>{first, count});
+    args.second_moment = std::as_writable_bytes(std::span<T>{first + piece.optimizer_parameters, count});
+    args.step = iteration.step;
+    args.learning_rate = iteration.learning_rate;
+    args.gradient_scale = gradient_scale;
+    optimizer.update(args);
+  }
   /// The sum of the squares of those gradients that this rank counts for all.
   double gradient_square() {
     double sum = 0;

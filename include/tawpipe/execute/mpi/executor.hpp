@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/execute/detail/dataflow_builder.hpp"
+#include "tawpipe/execute/executed_schedule.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
 #include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/execute/mpi/clock.hpp"
@@ -61,34 +61,43 @@ class MpiExecutor {
   /// differs from the session's.
   template <class MakeLayer>
   MpiExecutor(const Schedule& schedule, Session& session, MakeLayer&& make_layer, Optimizer optimizer, MpiOptions options = {})
-      : schedule_{schedule},
+      : executed_{schedule},
+        schedule_{executed_.schedule()},
         session_{session},
         options_{options},
-        flow_{resolved(schedule, session)},
-        program_{Lowering{schedule}.lower(Rank{session.rank()})},
-        state_{schedule, flow_, ParameterStore{schedule, flow_, Rank{session.rank()}, options.lent}, program_, options.expected},
+        flow_{resolved(executed_, session)},
+        program_{Lowering{schedule_}.lower(Rank{session.rank()})},
+        state_{schedule_, flow_, ParameterStore{schedule_, flow_, Rank{session.rank()}, options.lent}, program_,
+               executed_.has_steps() ? nullptr : options.expected},  // which has whole computations
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
-        lanes_{schedule, flow_,   program_,
-               state_,   session, std::max<std::int64_t>(options.chunk_bytes / static_cast<std::int64_t>(sizeof(T)), 1)} {
-    teller_.assign(static_cast<std::size_t>(schedule.workload().microbatches()), none<Rank>);
-    for (const Task& task : schedule.tasks()) {
-      if (task.op == Op::forward && schedule.stage(task.stage).last_edge) {
+        lanes_{executed_,
+               flow_,
+               program_,
+               state_,
+               session,
+               std::max<std::int64_t>(options.chunk_bytes / static_cast<std::int64_t>(sizeof(T)), 1),
+               [this](const BodyTask& at) { return exchange(at); }} {
+    require_shared_layers<Layer>(executed_);
+    teller_.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), none<Rank>);
+    for (const Task& task : schedule_.tasks()) {
+      if (task.op == Op::forward && schedule_.stage(task.stage).last_edge) {
         teller_[static_cast<std::size_t>(task.microbatch)] = task.rank;
       }
     }
     session.watch().describe_by(
-        [&schedule](int lane, std::int32_t task) {
-          return concat(tawpipe::detail::describe(schedule, TaskId{task}), " on lane ",
-                        schedule.lanes()[static_cast<std::size_t>(lane)]);
+        [this](int lane, std::int32_t task) {
+          return concat(tawpipe::detail::describe(schedule_, TaskId{task}), " on lane ",
+                        schedule_.lanes()[static_cast<std::size_t>(lane)]);
         },
-        [&schedule](std::int32_t task) { return is_work(schedule.task(TaskId{task}).op); });
+        [this](std::int32_t task) { return is_work(schedule_.task(TaskId{task}).op); },
+        [mesh = schedule_.parts().mesh](int rank) { return tawpipe::detail::place_text(mesh, Rank{rank}); });
   }
   MpiExecutor(const MpiExecutor&) = delete;
   MpiExecutor& operator=(const MpiExecutor&) = delete;
   ~MpiExecutor() { session_.watch().describe_by({}, {}); }
 
-  const Schedule& schedule() const { return schedule_; }
+  const Schedule& schedule() const { return executed_.given(); }
   const Dataflow& dataflow() const { return flow_; }
   /// This process's rank.
   host::RankState<T>& state() { return state_; }
@@ -156,7 +165,8 @@ class MpiExecutor {
   }
 
  private:
-  static Dataflow resolved(const Schedule& schedule, const Session& session) {
+  static Dataflow resolved(const ExecutedSchedule& executed, const Session& session) {
+    const Schedule& schedule = executed.schedule();
     check_ranks(schedule, session);
     const auto lanes = static_cast<int>(schedule.lanes().size());
     void* bound = nullptr;
@@ -165,7 +175,7 @@ class MpiExecutor {
     if (given != 0 && lanes * lanes - 1 > *static_cast<int*>(bound)) {
       throw InputError(concat("a schedule of ", lanes, " lanes needs more tags than this MPI has"));
     }
-    return resolve_dataflow(schedule, Rank{session.rank()});
+    return executed.resolve(Rank{session.rank()});
   }
 
   template <class Source>
@@ -185,11 +195,25 @@ class MpiExecutor {
       if (op == Op::update) {
         state_.update(launch.task, optimizer_, args, observe);
       } else if (op != Op::idle) {
-        state_.compute(launch.task, layer_, source, args.step, losses_);
+        compute(launch.task, source, args.step);
       }
       lanes_.end_compute(launch);
       at_ = none<TaskId>;
     }
+  }
+
+  template <class Source>
+  void compute(TaskId id, const Source& source, std::int64_t step) {
+    if constexpr (SharedLayerCompute<Layer>) {
+      if (const BodyTask at = executed_.step(id); at.body != nullptr)
+        return state_.compute_step(id, at, layer_, source, step, losses_);
+    }
+    state_.compute(id, layer_, source, step, losses_);
+  }
+  ExchangeArgs exchange(const BodyTask& at) const {
+    if constexpr (SharedLayerCompute<Layer>) return state_.exchange(at, layer_);
+    static_cast<void>(at);
+    return {};  // require_shared_layers() has refused it
   }
 
   void stop(std::exception_ptr why) {
@@ -311,10 +335,12 @@ class MpiExecutor {
       result.timeline.start.push_back(point(start - origin));
       result.timeline.end.push_back(point(std::max(start, end) - origin));
     }
+    result.timeline = executed_.of_given(std::move(result.timeline));
     return result;
   }
 
-  const Schedule& schedule_;
+  ExecutedSchedule executed_;
+  const Schedule& schedule_;  ///< executed_'s tasks
   Session& session_;
   MpiOptions options_;
   Dataflow flow_;

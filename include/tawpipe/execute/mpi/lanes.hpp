@@ -11,11 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/executed_schedule.hpp"
 #include "tawpipe/execute/mpi/session.hpp"
 #include "tawpipe/execute/mpi/transfer.hpp"
 #include "tawpipe/execute/program.hpp"
@@ -37,14 +39,16 @@ struct RankTimes {
 template <class T>
 class Lanes {
  public:
-  Lanes(const Schedule& schedule, const Dataflow& flow, const Program& program, host::RankState<T>& state, Session& session,
-        std::int64_t chunk)
-      : schedule_{schedule},
+  /// @param exchange  this rank's memory in a collective of a body
+  Lanes(const ExecutedSchedule& executed, const Dataflow& flow, const Program& program, host::RankState<T>& state,
+        Session& session, std::int64_t chunk, std::function<ExchangeArgs(const BodyTask&)> exchange)
+      : schedule_{executed.schedule()},
         program_{program},
         session_{session},
-        ended_(schedule.tasks().size()),
-        arrived_(schedule.tasks().size()) {
-    const typename Transfer<T>::Setting setting{session.messages(), &state, chunk};
+        ended_(schedule_.tasks().size()),
+        arrived_(schedule_.tasks().size()) {
+    const Schedule& schedule = schedule_;
+    const typename Transfer<T>::Setting setting{session.messages(), &state, std::move(exchange)};
     for (int lane = 0; lane < program.lanes(); ++lane) {
       lanes_.push_back({program.lane(lane), 0, false, Transfer<T>{setting}});
       for (const Launch& launch : program.lane(lane)) {
@@ -54,7 +58,7 @@ class Lanes {
         }
         expects_notices_ = expects_notices_ || !program.awaits(launch).empty();
         if (is_compute(schedule.task(launch.task).op)) continue;
-        plans_.try_emplace(launch.task, transfer_plan(schedule, launch.task, flow.transfer(launch.task), state.rank(), chunk));
+        plans_.try_emplace(launch.task, plan_of(executed, launch.task, flow.transfer(launch.task), state.rank(), chunk));
       }
     }
     if (expects_notices_) post_notice();
@@ -176,6 +180,16 @@ class Lanes {
     std::int32_t task;
     MPI_Request request;
   };
+
+  static TransferPlan plan_of(const ExecutedSchedule& executed, TaskId id, const TransferFlow& flow, Rank rank,
+                              std::int64_t chunk) {
+    const Schedule& schedule = executed.schedule();
+    const std::span<const BodyTask> members = executed.members(id);
+    if (members.empty()) return transfer_plan(schedule, id, flow, rank, chunk);
+    const auto group = schedule.group(schedule.task(id).group);
+    const auto member = static_cast<std::size_t>(std::find(group.begin(), group.end(), rank) - group.begin());
+    return body_transfer_plan(schedule, id, flow, rank, chunk, members[member], member);
+  }
 
   bool ended(TaskId task) const { return ended_[index(task)].load(std::memory_order_acquire); }
   bool ready(const Launch& launch) const {

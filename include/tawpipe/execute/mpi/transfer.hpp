@@ -2,12 +2,16 @@
 // Not: the choice of messages (execute/ring_plan.hpp), nor its start (execute/mpi/executor.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/executed_schedule.hpp"
+#include "tawpipe/execute/host/exchange.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
 #include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/mpi/api.hpp"
@@ -22,6 +26,10 @@ struct TransferPlan {
   MessagePlan message;  ///< contiguous
   int tag_in = 0;
   int tag_out = 0;
+  std::int64_t chunk = 1;      ///< the maximum of numbers in a message of a collective
+  BodyTask body = {};          ///< of this rank, if it is a collective of a body: its layer says where numbers are
+  std::int64_t own_begin = 0;  ///< of such an all_gather or reduce_scatter: this rank's part
+  std::int64_t own_count = 0;
 };
 
 /// @param chunk  the maximum of numbers in a message of a collective
@@ -30,11 +38,31 @@ inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const Tra
   constexpr std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
   TransferPlan plan;
   plan.ring = ring_plan(schedule, id, flow, rank, is_collective(task.op) ? chunk : longest);
+  plan.chunk = chunk;
   plan.message = ring_message_plan(schedule, id, flow, rank);
   const auto lanes = static_cast<int>(schedule.lanes().size());
   const int lane = schedule.lane_on(id, rank);
   plan.tag_out = lane * lanes + plan.ring.next_lane;
   plan.tag_in = plan.ring.previous_lane * lanes + lane;
+  return plan;
+}
+
+/// The same for a collective of a body. @param member  this rank's part in the group
+inline TransferPlan body_transfer_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank,
+                                       std::int64_t chunk, const BodyTask& body, std::size_t member) {
+  const auto lanes = static_cast<int>(schedule.lanes().size());
+  const int lane = schedule.lane_on(id, rank);
+  TransferPlan plan;
+  plan.chunk = std::max<std::int64_t>(chunk / 3, 1) * 3;  // softmax's numbers come in threes
+  plan.body = body;
+  plan.ring = ring_plan(schedule, id, flow, rank, plan.chunk);
+  plan.tag_out = lane * lanes + plan.ring.next_lane;
+  plan.tag_in = plan.ring.previous_lane * lanes + lane;
+  plan.own_count = flow.count;
+  if (!flow.member_begin.empty()) {
+    plan.own_begin = flow.member_begin[member];
+    plan.own_count = flow.member_begin[member + 1] - plan.own_begin;
+  }
   return plan;
 }
 
@@ -47,7 +75,7 @@ class Transfer {
   struct Setting {
     MPI_Comm comm = MPI_COMM_NULL;
     host::RankState<T>* state = nullptr;
-    std::int64_t chunk = 0;  ///< numbers
+    std::function<ExchangeArgs(const BodyTask&)> exchange = {};  ///< this rank's memory in a body's collective
   };
 
   explicit Transfer(const Setting& setting) : set_{setting} {}
@@ -56,8 +84,12 @@ class Transfer {
   void begin(const TransferPlan& plan) {
     plan_ = &plan;
     receives_ = sends_ = {};
-    fill();
-    staging_.resize(plan.ring.summed > 0 ? window * static_cast<std::size_t>(set_.chunk) : 0);
+    if (plan.body.body != nullptr) {
+      fill_from_layer();
+    } else {
+      fill();
+    }
+    staging_.resize(plan.ring.summed > 0 ? window * static_cast<std::size_t>(plan.chunk) : 0);
     post();
   }
 
@@ -68,8 +100,7 @@ class Transfer {
       if (receives_.done < plan_->ring.summed) {
         const Chunk& chunk = plan_->ring.received[receives_.done];
         const T* from = staged(receives_.done);
-        T* to = message_ + chunk.begin;
-        for (std::int64_t i = 0; i < chunk.count; ++i) to[i] += from[i];
+        host::combine(memory_.combine, message_ + chunk.begin, from, chunk.count);
       }
       ++receives_.done;
       moved = true;
@@ -86,7 +117,13 @@ class Transfer {
 
   /// Stores the received data. @return bytes this rank has sent
   std::int64_t finish() {
-    do_all(plan_->message.after);
+    if (plan_->body.body != nullptr) {
+      const bool part = plan_->ring.summed > 0;  // reduce_scatter takes its part; the others the whole
+      const std::int64_t begin = part ? plan_->own_begin : 0;
+      std::copy_n(message_ + begin, part ? plan_->own_count : memory_.count, reinterpret_cast<T*>(memory_.to));
+    } else {
+      do_all(plan_->message.after);
+    }
     return static_cast<std::int64_t>(plan_->ring.numbers_sent * sizeof(T));
   }
 
@@ -99,7 +136,17 @@ class Transfer {
     std::size_t done = 0;
   };
 
+  /// A body's collective works in a copy, as its buffers are the layer's.
+  void fill_from_layer() {
+    memory_ = set_.exchange(plan_->body);
+    packed_.resize(static_cast<std::size_t>(memory_.count));
+    message_ = packed_.data();
+    const bool part = plan_->ring.summed == 0;  // all_gather
+    const std::int64_t begin = part ? plan_->own_begin : 0;
+    std::copy_n(reinterpret_cast<const T*>(memory_.from), part ? plan_->own_count : memory_.count, message_ + begin);
+  }
   void fill() {
+    memory_ = {};
     packed_.resize(static_cast<std::size_t>(plan_->message.staging));
     message_ = at(*plan_->message.from);
     do_all(plan_->message.before);
@@ -113,7 +160,7 @@ class Transfer {
     }
   }
 
-  T* staged(std::size_t i) { return staging_.data() + (i % window) * static_cast<std::size_t>(set_.chunk); }
+  T* staged(std::size_t i) { return staging_.data() + (i % window) * static_cast<std::size_t>(plan_->chunk); }
 
   bool ended(Queue& queue) {
     int flag = 0;
@@ -147,6 +194,7 @@ class Transfer {
   Setting set_;
   const TransferPlan* plan_ = nullptr;
   T* message_ = nullptr;  ///< numbers of the whole communication, in place or in packed_
+  ExchangeArgs memory_;   ///< of a body's collective; otherwise only how numbers are added
   std::vector<T> packed_;
   std::vector<T> staging_;  ///< [window, chunk] numbers to be added
   Queue receives_;

@@ -56,8 +56,8 @@ class OperatorBody : public BodyExchanges {
     body_.back().layer = stage.layers;
     gather(false, width());
     compute(edge(parts_.last_edge, EdgePart::loss, KernelPass::forward));
-    // For each token: the largest logit, the sum of exponentials and the target's logit, in float32.
-    if (splits()) collective(Kind::all_reduce, Axis::tensor, false, 12 * tokens_, last());
+    // For each token: the largest logit, the sum of exponentials and the target's logit, at least in float32.
+    if (splits()) collective(Kind::all_reduce, Axis::tensor, false, 3 * std::max(4.0, element_) * tokens_, last());
   }
 
   /// @param input  the gradients of inputs; @param weight  those of weights

@@ -53,6 +53,7 @@ class StateGathers {
     const bool apart = !workload.is_abstract() && workload.model().shard_copies != ShardCopies::none;
     const Bytes gathered = cut || !apart ? at_.sizes.whole(at_.logical.buffer(weights).content, bucket, of)
                                          : at_.sizes.of(count, ContentKind::weights, of);
+    const bool first = added_.empty();  // of the classes: each copy of the buffer is first written here
     at_.copies.for_each_holders(
         at_.logical.buffer(weights).rank, of, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
           std::vector<Use> uses;
@@ -61,7 +62,7 @@ class StateGathers {
             uses.push_back({at_.copies.buffer(weights, copy), cut ? Access::read : Access::read_write});
             if (cut)
               uses.push_back(
-                  {StateContext::at(at_.whole[index(weights)].first, copy), added_.empty() ? Access::write : Access::read_write});
+                  {StateContext::at(at_.whole[index(weights)].first, copy), first ? Access::write : Access::read_write});
             for (const TaskId earlier : after_of) after.push_back(at_.copies.task(earlier, copy));
           }
           const TaskId gather = at_.builder.add({.op = Op::all_gather,

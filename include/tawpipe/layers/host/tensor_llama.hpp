@@ -1,0 +1,375 @@
+// One tensor-parallel rank's part of a LLaMA decoder on the CPU, step by step.
+// Not: a decoder on one rank (layers/host/llama.hpp), nor the messages between the ranks (execute/).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/backend/shared_compute.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/checked_llama.hpp"
+#include "tawpipe/layers/host/attention.hpp"
+#include "tawpipe/layers/host/blas.hpp"
+#include "tawpipe/layers/host/kernels.hpp"
+#include "tawpipe/layers/host/llama.hpp"
+#include "tawpipe/layers/host/tensor_memory.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
+#include "tawpipe/layers/tensor_passes.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/model/tensor_part.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::inline v0::layers::host {
+
+/// Computes one rank's part of any stage of a LLaMA decoder in numbers of type T.
+///
+/// Models SharedLayerCompute; with one tensor-parallel rank it is a Llama. Queries, keys, values, gate
+/// and up are column-parallel, output and down row-parallel, embedding and loss parallel over the
+/// vocabulary. With sequence parallelism norms, residual sums and messages between stages have a part
+/// of the tokens, the rank's rows of [tokens, hidden]; otherwise all.
+/// Recomputation policy `none` only. Sizes: tensor_stages().
+/// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022,
+/// arXiv:2205.05198, section 4.2.
+template <class T>
+class TensorLlama {
+ public:
+  /// @throws InputError  as Llama, tensor_part() and TensorMemory
+  TensorLlama(const Transformer& model, const Batch& batch, Recompute recompute, const DecoderConstants& constants,
+              const Sharing& sharing = {})
+      : whole_{model, batch, recompute, constants},
+        vocab_{model.vocab},
+        part_{tensor_part(checked_llama(model, batch, constants, model.dtype), sharing.tensor)},
+        memory_{part_, batch, recompute, sharing},
+        width_{part_},
+        all_{batch.tokens()},
+        own_{memory_.own_tokens()},
+        epsilon_{static_cast<T>(constants.norm_epsilon)},
+        attention_{part_, batch, constants} {}
+
+  void forward(const ForwardArgs& args) { whole_.forward(args); }
+  void backward(const BackwardArgs& args) { whole_.backward(args); }
+  void backward_input(const BackwardArgs& args) { whole_.backward_input(args); }
+  void backward_weight(const BackwardArgs& args) { whole_.backward_weight(args); }
+
+  /// @throws ScheduleError  if the body is not that of this code: as BodyScript::over()
+  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body, int rank) const {
+    const TensorPasses all{memory_.by_tokens(), memory_.gathers_messages(stage), all_, width_.hidden, std::int64_t{sizeof(T)}};
+    return all.plan(passes, stage, body, rank);
+  }
+
+  void run(const StepPlan& plan, std::size_t step, const ForwardArgs& args) {
+    for (const StepOperation& operation : plan.operations[step]) compute(operation, args, plan.rank);
+  }
+  void run(const StepPlan& plan, std::size_t step, const BackwardArgs& args) {
+    for (const StepOperation& operation : plan.operations[step]) compute(operation, args, plan);
+  }
+
+  ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const ForwardArgs& args) const {
+    const auto [code, layer] = plan.operations[step].front();
+    const TensorMemory<T>& m = memory_;
+    switch (static_cast<Code>(code)) {
+      case Code::message:
+        return gathered(reinterpret_cast<const T*>(args.input.data()), m.reached(args, 0));
+      case Code::embedding_sum:
+        return summed(m, args, m.reached(args, 0));
+      case Code::attention_gather:
+        return gathered(m.layer(args.saved, layer).attention_norm, m.gathered(args));
+      case Code::attention_sum:
+        return summed(m, args, m.layer(args.saved, layer).middle);
+      case Code::ffn_gather:
+        return gathered(m.layer(args.saved, layer).ffn_norm, m.gathered(args));
+      case Code::ffn_sum:
+        return summed(m, args, m.reached(args, layer + 1));
+      case Code::head_gather:
+        return gathered(m.head(args.saved, args.stage->layers).normed, m.gathered(args));
+      default:  // loss_sum
+        return {bytes(m.triples(args)), bytes(m.triples(args)), 3 * all_, Combine::softmax};
+    }
+  }
+  ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const BackwardArgs& args) const {
+    const auto [code, layer] = plan.operations[step].front();
+    const TensorMemory<T>& m = memory_;
+    switch (static_cast<Code>(code)) {
+      case Code::message:
+        return gathered(reinterpret_cast<const T*>(args.output_gradient.data()), m.gradient(args));
+      case Code::head_gather:
+        return gathered(m.head(args.saved, args.stage->layers).normed, m.inputs(args, plan.passes, 0));
+      case Code::ffn_gather:
+        return gathered(m.layer(args.saved, layer).ffn_norm, m.inputs(args, plan.passes, 0));
+      case Code::attention_gather:
+        return gathered(m.layer(args.saved, layer).attention_norm,
+                        m.inputs(args, plan.passes, plan.passes.backward_input ? 0 : 1));
+      case Code::ffn_gradient:
+        return gathered(m.gradient(args), m.kept_gradient(args, plan.passes, layer, false));
+      case Code::attention_gradient:
+        return gathered(m.gradient(args), m.kept_gradient(args, plan.passes, layer, true));
+      case Code::embedding_gradient:
+        return gathered(m.gradient(args), m.lookup_gradient(args, plan.passes));
+      default:  // head_sum, ffn_sum, attention_sum
+        return {bytes(m.partial(args)), bytes(m.summed(args)), all_ * width_.hidden, Combine::sum};
+    }
+  }
+
+ private:
+  using Code = TensorCode;
+
+  static std::byte* bytes(const T* numbers) { return reinterpret_cast<std::byte*>(const_cast<T*>(numbers)); }
+  std::int64_t stream() const { return all_ * width_.hidden; }
+  ExchangeArgs gathered(const T* own, T* all) const { return {bytes(own), bytes(all), stream(), Combine::sum}; }
+  /// In the forward: what the ranks' products give, to be summed into `to`.
+  ExchangeArgs summed(const TensorMemory<T>& m, const ForwardArgs& args, T* to) const {
+    return {bytes(m.partial(args, to)), bytes(to), stream(), Combine::sum};
+  }
+
+  // ---- forward ----------------------------------------------------------------------------------
+
+  void compute(const StepOperation& operation, const ForwardArgs& args, int rank) const {
+    const TensorMemory<T>& m = memory_;
+    const std::int64_t hidden = width_.hidden;
+    const std::int32_t l = operation.layer;
+    const auto w = m.template matrices<const T>(args.weights.layers, l);
+    const TensorMemoryLayer<T> x = m.layer(args.saved, l);
+    switch (static_cast<Code>(operation.code)) {
+      case Code::look_up:
+        look_up(args, rank);
+        break;
+      case Code::take:
+        copy(reinterpret_cast<const T*>(args.input.data()), m.reached(args, 0));
+        break;
+      case Code::attention_norm:
+        rms_norm(x.input, w.attention_norm, x.attention_norm, own_, hidden, epsilon_);
+        break;
+      case Code::attention: {
+        const T* const input = m.by_tokens() ? m.gathered(args) : x.attention_norm;
+        project(input, w.qkv, x.qkv, all_, hidden, width_.query + 2 * width_.key);
+        attention_.rotate(x.qkv);
+        attention_.forward(x.qkv, x.attention, m.scratch(args));
+        project(x.attention, w.output, m.partial(args, x.middle), all_, width_.query, hidden);
+        break;
+      }
+      case Code::middle:
+        add_to(x.middle, x.input, own_ * hidden);
+        rms_norm(x.middle, w.ffn_norm, x.ffn_norm, own_, hidden, epsilon_);
+        break;
+      case Code::ffn: {
+        const T* const input = m.by_tokens() ? m.gathered(args) : x.ffn_norm;
+        project(input, w.gate, x.gate, all_, hidden, width_.dense);
+        project(input, w.up, x.up, all_, hidden, width_.dense);
+        swiglu(x.gate, x.up, x.sigmoid, x.product, all_ * width_.dense);
+        project(x.product, w.down, m.partial(args, m.reached(args, l + 1)), all_, width_.dense, hidden);
+        break;
+      }
+      case Code::output:
+        add_to(m.reached(args, l + 1), x.middle, own_ * hidden);
+        break;
+      case Code::pass_on:
+        m.pass_on(args, rank);
+        break;
+      case Code::head_norm: {
+        const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
+        rms_norm(head.input, reinterpret_cast<const T*>(args.weights.last_edge), head.normed, own_, hidden, epsilon_);
+        break;
+      }
+      case Code::logits:
+        logits(args, rank);
+        break;
+      default:  // loss
+        loss(args, rank);
+    }
+  }
+
+  void copy(const T* from, T* to) const {
+    if (from != to) std::copy_n(from, own_ * width_.hidden, to);
+  }
+  /// Rows of the tokens in this rank's part of the vocabulary; zeros for others.
+  void look_up(const ForwardArgs& args, int rank) const {
+    const T* const table = reinterpret_cast<const T*>(args.weights.first_edge);
+    T* to = memory_.partial(args, memory_.reached(args, 0));
+    check_ids("token", args.tokens);
+    for (const std::int32_t token : args.tokens) {
+      const std::int64_t row = token - std::int64_t{rank} * part_.vocab;
+      if (row >= 0 && row < part_.vocab) {
+        std::copy_n(table + row * width_.hidden, width_.hidden, to);
+      } else {
+        std::fill_n(to, width_.hidden, T{0});
+      }
+      to += width_.hidden;
+    }
+  }
+  void check_ids(const char* what, std::span<const std::int32_t> ids) const {
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      if (ids[t] >= 0 && ids[t] < vocab_) continue;
+      throw InputError(concat(what, " ", ids[t], " at position ", t, " of the microbatch is not in the vocabulary of ", vocab_,
+                              ", which ends at ", vocab_ - 1));
+    }
+  }
+  /// The entries of the vocabulary that a rank has: the last one's part may be padded.
+  std::int64_t entries(int rank) const { return std::min<std::int64_t>(part_.vocab, vocab_ - std::int64_t{rank} * part_.vocab); }
+  void logits(const ForwardArgs& args, int rank) const {
+    const TensorMemoryHead<T> head = memory_.head(args.saved, args.stage->layers);
+    const std::int64_t vocab = part_.vocab;
+    check_ids("target", args.targets);
+    project(memory_.by_tokens() ? memory_.gathered(args) : head.normed, memory_.template output_matrix<const T>(args.weights),
+            head.logits, all_, width_.hidden, vocab);
+    T* triple = memory_.triples(args);
+    const T* row = head.logits;
+    for (std::int64_t t = 0; t < all_; ++t, triple += 3, row += vocab) {
+      const T most = *std::max_element(row, row + entries(rank));
+      const std::int64_t target = args.targets[static_cast<std::size_t>(t)] - rank * vocab;
+      T total = 0;
+      for (std::int64_t v = 0; v < entries(rank); ++v) total += std::exp(row[v] - most);
+      triple[0] = most;
+      triple[1] = total;
+      triple[2] = target >= 0 && target < vocab ? row[target] : T{0};
+    }
+  }
+  void loss(const ForwardArgs& args, int rank) const {
+    const TensorMemoryHead<T> head = memory_.head(args.saved, args.stage->layers);
+    const T* triple = memory_.triples(args);
+    T* row = head.logits;
+    double total = 0;
+    for (std::int64_t t = 0; t < all_; ++t, triple += 3, row += part_.vocab) {
+      total += static_cast<double>(triple[0] + std::log(triple[1])) - static_cast<double>(triple[2]);
+      for (std::int64_t v = 0; v < part_.vocab; ++v) row[v] = v < entries(rank) ? std::exp(row[v] - triple[0]) / triple[1] : T{0};
+    }
+    *args.loss = total / static_cast<double>(all_);
+  }
+
+  // ---- backward ---------------------------------------------------------------------------------
+
+  void compute(const StepOperation& operation, const BackwardArgs& args, const StepPlan& plan) const {
+    const TensorMemory<T>& m = memory_;
+    const std::int64_t hidden = width_.hidden;
+    const std::int32_t l = operation.layer;
+    const auto w = m.template matrices<const T>(args.weights.layers, l);
+    const auto g = m.template matrices<T>(args.gradients.layers, l);
+    const TensorMemoryLayer<T> x = m.layer(args.saved, l);
+    T* const gradient = m.gradient(args);
+    switch (static_cast<Code>(operation.code)) {
+      case Code::take:
+        copy(reinterpret_cast<const T*>(args.output_gradient.data()), gradient);
+        break;
+      case Code::ffn_backward: {
+        const T* const from = incoming(args, plan.passes, l, false);
+        T* const partial = m.partial(args);
+        project_back(from, w.down, partial, all_, width_.dense, hidden);
+        swiglu_backward(x.gate, x.up, x.sigmoid, partial, all_ * width_.dense);
+        project_back(x.gate, w.gate, partial, all_, hidden, width_.dense);
+        project_back(x.up, w.up, partial, all_, hidden, width_.dense, T{1});
+        break;
+      }
+      case Code::ffn_weight: {
+        const T* const input = m.by_tokens() ? m.inputs(args, plan.passes, 0) : x.ffn_norm;
+        add_weight_gradient(m.kept_gradient(args, plan.passes, l, false), x.product, g.down, all_, width_.dense, hidden);
+        add_weight_gradient(x.gate, input, g.gate, all_, hidden, width_.dense);
+        add_weight_gradient(x.up, input, g.up, all_, hidden, width_.dense);
+        break;
+      }
+      case Code::ffn_norm_gradient:
+        norm_gradient(x.middle, w.ffn_norm, x.norm_gradients + hidden, args);
+        break;
+      case Code::attention_backward: {
+        const T* const from = incoming(args, plan.passes, l, true);
+        T* const partial = m.partial(args);
+        project_back(from, w.output, partial, all_, width_.query, hidden);
+        attention_.backward(x.qkv, partial, partial + all_ * width_.query);
+        project_back(x.qkv, w.qkv, partial, all_, hidden, width_.query + 2 * width_.key);
+        break;
+      }
+      case Code::attention_weight: {
+        const T* const input = m.by_tokens() ? m.inputs(args, plan.passes, plan.passes.backward_input ? 0 : 1) : x.attention_norm;
+        add_weight_gradient(m.kept_gradient(args, plan.passes, l, true), x.attention, g.output, all_, width_.query, hidden);
+        add_weight_gradient(x.qkv, input, g.qkv, all_, hidden, width_.query + 2 * width_.key);
+        break;
+      }
+      case Code::attention_norm_gradient:
+        norm_gradient(x.input, w.attention_norm, x.norm_gradients, args);
+        break;
+      case Code::norm_weights:
+        add_to(g.attention_norm, x.norm_gradients, hidden);
+        add_to(g.ffn_norm, x.norm_gradients + hidden, hidden);
+        break;
+      case Code::look_up_gradient:
+        look_up_gradient(args, plan);
+        break;
+      case Code::give:
+        m.give(args, plan.passes, plan.rank);
+        break;
+      default:
+        compute_head(operation, args, plan);
+    }
+  }
+  void compute_head(const StepOperation& operation, const BackwardArgs& args, const StepPlan& plan) const {
+    const TensorMemory<T>& m = memory_;
+    const std::int64_t hidden = width_.hidden;
+    const std::int64_t vocab = part_.vocab;
+    const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
+    switch (static_cast<Code>(operation.code)) {
+      case Code::loss_gradient: {
+        const T factor = static_cast<T>(args.scale / static_cast<double>(all_));
+        T* row = head.logits;
+        for (std::int64_t t = 0; t < all_; ++t, row += vocab) {
+          const std::int64_t target = args.targets[static_cast<std::size_t>(t)] - plan.rank * vocab;
+          if (target >= 0 && target < vocab) row[target] -= T{1};
+          scale(row, factor, vocab);
+        }
+        project_back(head.logits, m.template output_matrix<const T>(args.weights), m.partial(args), all_, hidden, vocab);
+        break;
+      }
+      case Code::head_weight:
+        add_weight_gradient(head.logits, m.by_tokens() ? m.inputs(args, plan.passes, 0) : head.normed,
+                            m.template output_matrix<T>(args.gradients), all_, hidden, vocab);
+        break;
+      case Code::head_norm_gradient: {
+        T* const summed = m.summed(args);
+        rms_norm_backward(head.input, reinterpret_cast<const T*>(args.weights.last_edge), summed, head.norm_gradient, own_,
+                          hidden, epsilon_);
+        copy(summed, m.gradient(args));
+        break;
+      }
+      default:  // head_norm_weight
+        add_to(reinterpret_cast<T*>(args.gradients.last_edge), head.norm_gradient, hidden);
+    }
+  }
+
+  /// The gradient of a sublayer's output, of all tokens, where its weights' gradients find it.
+  const T* incoming(const BackwardArgs& args, const Passes& passes, std::int32_t layer, bool attention) const {
+    T* const kept = memory_.kept_gradient(args, passes, layer, attention);
+    if (!memory_.by_tokens()) copy(memory_.gradient(args), kept);
+    return kept;
+  }
+  void norm_gradient(const T* input, const T* gain, T* sums, const BackwardArgs& args) const {
+    T* const summed = memory_.summed(args);
+    rms_norm_backward(input, gain, summed, sums, own_, width_.hidden, epsilon_);
+    add_to(memory_.gradient(args), summed, own_ * width_.hidden);
+  }
+  void look_up_gradient(const BackwardArgs& args, const StepPlan& plan) const {
+    T* const table = reinterpret_cast<T*>(args.gradients.first_edge);
+    const T* from = memory_.lookup_gradient(args, plan.passes);
+    for (const std::int32_t token : args.tokens) {
+      const std::int64_t row = token - std::int64_t{plan.rank} * part_.vocab;
+      if (row >= 0 && row < part_.vocab) add_to(table + row * width_.hidden, from, width_.hidden);
+      from += width_.hidden;
+    }
+  }
+
+  Llama<T> whole_;
+  std::int64_t vocab_;  // of all ranks
+  Transformer part_;
+  TensorMemory<T> memory_;
+  TokenWidths width_;
+  std::int64_t all_;  // tokens of a microbatch
+  std::int64_t own_;  // of these, in norms and residual sums
+  T epsilon_;
+  Attention<T> attention_;
+};
+
+static_assert(SharedLayerCompute<TensorLlama<float>> && SharedLayerCompute<TensorLlama<double>>);
+
+}  // namespace tawpipe::layers::host

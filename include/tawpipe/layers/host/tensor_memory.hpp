@@ -1,0 +1,235 @@
+// How one tensor-parallel rank's part of a stage uses its caller's memory, and how much it needs.
+// Not: the computations in it (layers/host/tensor_llama.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/backend/shared_compute.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/model/tensor_part.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+
+namespace tawpipe::inline v0::layers::host {
+
+/// A layer's tensors in `saved`: t tokens of a microbatch, of which norms and residual sums have n,
+/// those of the rank. H is the residual stream's width; Q, K and I are the rank's parts.
+template <class T>
+struct TensorMemoryLayer {
+  T* input;           ///< [n, H]
+  T* attention_norm;  ///< [n, H]
+  T* qkv;             ///< [t, Q + 2K], rotated -> the gradient of its product
+  T* attention;       ///< [t, Q]
+  T* middle;          ///< [n, H]
+  T* ffn_norm;        ///< [n, H]
+  T* gate;            ///< [t, I] -> its gradient
+  T* sigmoid;         ///< [t, I]
+  T* up;              ///< [t, I] -> its gradient
+  T* product;         ///< [t, I]
+  T* norm_gradients;  ///< [2, H] of the attention norm and the feed-forward norm
+};
+
+/// The head's, after those of the layers; V is the rank's part of the vocabulary.
+template <class T>
+struct TensorMemoryHead {
+  T* input;          ///< [n, H]
+  T* normed;         ///< [n, H]
+  T* logits;         ///< [t, V] -> softmax -> its gradient
+  T* norm_gradient;  ///< [H]
+};
+
+template <class T>
+class TensorMemory {
+ public:
+  /// @param part  tensor_part() of the model
+  /// @throws InputError  naming what is not computed: a policy other than none, a loss in chunks, other
+  /// axes, or tokens that cannot be divided
+  TensorMemory(const Transformer& part, const Batch& batch, Recompute recompute, const Sharing& sharing)
+      : part_{part},
+        width_{part},
+        sharing_{sharing},
+        all_{batch.tokens()},
+        own_{sharing.sequence_parallel ? all_ / sharing.tensor : all_},
+        score_numbers_{(2 * std::int64_t{64} + 2 * width_.query) * batch.sequence} {
+    if (sharing.tensor == 1) return;
+    const auto refuse = [](const std::string& what) { throw InputError(concat("tensor parallelism is executed ", what)); };
+    if (recompute != Recompute::none) refuse("without recomputation; choose --recompute none");
+    if (part.loss_chunk > 0 && part.loss_chunk <= part.vocab * sharing.tensor) {
+      refuse("with the loss of all entries at once; leave out --loss-chunk");
+    }
+    if (sharing.context > 1 || sharing.expert > 1) refuse("without context and expert parallelism; leave these out");
+    if (sharing.overlap) refuse("without overlapping pieces of products; leave out --tp-overlap");
+    if (all_ % sharing.tensor != 0) {
+      refuse(concat("with as many tokens of a microbatch on each rank; ", all_, " is no multiple of ", sharing.tensor));
+    }
+  }
+
+  int ranks() const { return sharing_.tensor; }
+  bool by_tokens() const { return sharing_.sequence_parallel; }
+  std::int64_t own_tokens() const { return own_; }
+  /// Whether messages between stages have a part of the tokens that norms have.
+  bool gathers_messages(const StageWork& stage) const { return boundary(stage) < stream(own_); }
+
+  // ---- sizes ------------------------------------------------------------------------------------
+
+  /// What a stage needs on one rank, at least. @param split  a backward may come in two halves
+  StageWork enlarged(StageWork stage, bool split) const {
+    const auto bytes = [](std::int64_t numbers) { return Bytes{numbers * std::int64_t{sizeof(T)}}; };
+    const std::int64_t halves = split ? (2 * stage.layers + 3) * stream(all_) : 0;
+    stage.saved = std::max(stage.saved, bytes(saved_numbers(stage) + halves));
+    stage.forward_workspace = std::max(stage.forward_workspace, bytes(2 * stream(all_) + score_numbers_ + 3 * all_));
+    const std::int64_t inside = std::max({width_.dense, width_.hidden, width_.query}) * all_ + 2 * score_numbers_;
+    stage.backward_workspace =
+        std::max(stage.backward_workspace, bytes(2 * stream(own_) + 2 * stream(all_) + inside)) + stage.stashed_workspace;
+    return stage;
+  }
+
+  // ---- kept -------------------------------------------------------------------------------------
+
+  TensorMemoryLayer<T> layer(std::span<std::byte> saved, std::int64_t layer) const {
+    Cursor<T> at{saved.data() + layer * layer_numbers() * std::int64_t{sizeof(T)}};
+    TensorMemoryLayer<T> x{};
+    x.input = at.take(stream(own_));
+    x.attention_norm = at.take(stream(own_));
+    x.qkv = at.take(all_ * (width_.query + 2 * width_.key));
+    x.attention = at.take(all_ * width_.query);
+    x.middle = at.take(stream(own_));
+    x.ffn_norm = at.take(stream(own_));
+    x.gate = at.take(all_ * width_.dense);
+    x.sigmoid = at.take(all_ * width_.dense);
+    x.up = at.take(all_ * width_.dense);
+    x.product = at.take(all_ * width_.dense);
+    x.norm_gradients = at.take(2 * width_.hidden);
+    return x;
+  }
+  TensorMemoryHead<T> head(std::span<std::byte> saved, std::int64_t layers) const {
+    Cursor<T> at{saved.data() + layers * layer_numbers() * std::int64_t{sizeof(T)}};
+    TensorMemoryHead<T> head{};
+    head.input = at.take(stream(own_));
+    head.normed = at.take(stream(own_));
+    head.logits = at.take(all_ * part_.vocab);
+    head.norm_gradient = at.take(width_.hidden);
+    return head;
+  }
+
+  // ---- of a forward -----------------------------------------------------------------------------
+
+  /// The activation [n, H] before layer `layer`: its input, the head's, or the stage's output.
+  T* reached(const ForwardArgs& args, std::int64_t layer) const {
+    const StageWork& stage = *args.stage;
+    if (layer < stage.layers) return this->layer(args.saved, layer).input;
+    if (stage.last_edge) return head(args.saved, layer).input;
+    return gathers_messages(stage) ? numbers(args.workspace) + stream(all_) : reinterpret_cast<T*>(args.output.data());
+  }
+  /// What a product reads, of all tokens.
+  T* gathered(const ForwardArgs& args) const { return numbers(args.workspace); }
+  /// What a product gives before the sum over ranks that goes to `to`: for all tokens, in place if the
+  /// sum is for all, otherwise where gathered() was.
+  T* partial(const ForwardArgs& args, T* to) const { return by_tokens() ? numbers(args.workspace) : to; }
+  T* scratch(const ForwardArgs& args) const { return numbers(args.workspace) + 2 * stream(all_); }
+  /// [t, 3]
+  T* triples(const ForwardArgs& args) const { return scratch(args) + score_numbers_; }
+  /// Gives the stage's output to the next one, if it is not there.
+  void pass_on(const ForwardArgs& args, int rank) const {
+    if (gathers_messages(*args.stage)) pass(reached(args, args.stage->layers), args.output, rank);
+  }
+
+  // ---- of a backward ----------------------------------------------------------------------------
+
+  /// The gradient [n, H] on its way through the stage.
+  T* gradient(const BackwardArgs& args) const {
+    const bool own = args.stage->first_edge || gathers_messages(*args.stage);
+    return own ? numbers(args.workspace) : reinterpret_cast<T*>(args.input_gradient.data());
+  }
+  /// The sum [n, H] over ranks of what partial() has.
+  T* summed(const BackwardArgs& args) const { return by_tokens() ? numbers(args.workspace) + stream(own_) : partial(args); }
+  /// What products give, of all tokens, before the sum; memory behind it is free.
+  T* partial(const BackwardArgs& args) const { return numbers(args.workspace) + 2 * stream(own_) + 2 * stream(all_); }
+  /// The gradient [t, H] of a sublayer's output. @param passes  of the computation: halves keep it
+  T* kept_gradient(const BackwardArgs& args, const Passes& passes, std::int64_t layer, bool attention) const {
+    if (whole(passes)) return numbers(args.workspace) + 2 * stream(own_);
+    return kept(args) + (2 * layer + (attention ? 1 : 0)) * stream(all_);
+  }
+  /// The gradient [t, H] of the embedding's rows.
+  T* lookup_gradient(const BackwardArgs& args, const Passes& passes) const {
+    if (!whole(passes)) return kept(args) + 2 * args.stage->layers * stream(all_);
+    return by_tokens() ? kept_gradient(args, passes, 0, false) : gradient(args);
+  }
+  /// The i-th input [t, H] of products, gathered for the gradients of their weights.
+  T* inputs(const BackwardArgs& args, const Passes& passes, int i) const {
+    if (whole(passes)) return numbers(args.workspace) + 2 * stream(own_) + stream(all_);
+    return kept(args) + (2 * args.stage->layers + 1 + i) * stream(all_);
+  }
+  /// Gives the gradient to the previous stage, or keeps what the embedding's gradient needs.
+  void give(const BackwardArgs& args, const Passes& passes, int rank) const {
+    if (args.stage->first_edge) {
+      std::copy_n(gradient(args), stream(own_), lookup_gradient(args, passes));
+    } else if (gathers_messages(*args.stage)) {
+      pass(gradient(args), args.input_gradient, rank);
+    }
+  }
+
+  // ---- weights ----------------------------------------------------------------------------------
+
+  template <class P, class Byte>
+  LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
+    return {reinterpret_cast<P*>(layers) + layer * part_.layer_parameters(), part_, width_};
+  }
+  /// [V, H]: after the final norm, or a tied model's embedding.
+  template <class P, class Byte>
+  P* output_matrix(const StageParameters<Byte>& of) const {
+    return part_.tied ? reinterpret_cast<P*>(of.first_edge) : reinterpret_cast<P*>(of.last_edge) + width_.hidden;
+  }
+
+ private:
+  static T* numbers(std::span<std::byte> memory) { return reinterpret_cast<T*>(memory.data()); }
+  static bool whole(const Passes& passes) { return passes.backward_input && passes.backward_weight; }
+  std::int64_t stream(std::int64_t tokens) const { return tokens * width_.hidden; }
+  static std::int64_t boundary(const StageWork& stage) { return stage.boundary.value() / std::int64_t{sizeof(T)}; }
+  std::int64_t layer_numbers() const {
+    return 4 * stream(own_) + all_ * (2 * width_.query + 2 * width_.key + 4 * width_.dense) + 2 * width_.hidden;
+  }
+  std::int64_t saved_numbers(const StageWork& stage) const {
+    const std::int64_t head = 2 * stream(own_) + all_ * part_.vocab + width_.hidden;
+    return stage.layers * layer_numbers() + (stage.last_edge ? head : 0);
+  }
+  /// What one half of a backward keeps for the other, at the end of `saved`: [2 layers + 3, t, H].
+  T* kept(const BackwardArgs& args) const { return numbers(args.saved) + saved_numbers(*args.stage); }
+  /// The rank's part of an activation's tokens.
+  void pass(const T* all, std::span<std::byte> to, int rank) const {
+    const auto count = static_cast<std::int64_t>(to.size() / sizeof(T));
+    std::copy_n(all + rank * count, count, numbers(to));
+  }
+
+  Transformer part_;
+  TokenWidths width_;
+  Sharing sharing_;
+  std::int64_t all_;
+  std::int64_t own_;
+  std::int64_t score_numbers_;  // of attention, at least
+};
+
+/// The stages of a composition with the memory that TensorLlama needs: what the simulator counts for
+/// other software, and no less than this code uses.
+/// @param split  a backward may come in two halves
+template <class T>
+std::vector<SharedStage> tensor_stages(const Transformer& model, const Batch& batch, Recompute recompute, const Sharing& sharing,
+                                       std::vector<SharedStage> stages, bool split) {
+  const TensorMemory<T> memory{tensor_part(model, sharing.tensor), batch, recompute, sharing};
+  for (SharedStage& stage : stages) stage.work = memory.enlarged(std::move(stage.work), split);
+  return stages;
+}
+
+}  // namespace tawpipe::layers::host

@@ -1,0 +1,193 @@
+// The operations and collectives of a tensor-parallel decoder's passes, in the order of the mathematics.
+// Not: what they compute (layers/host/tensor_llama.hpp) nor the body's steps (layers/body_script.hpp).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "tawpipe/backend/shared_compute.hpp"
+#include "tawpipe/layers/body_script.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/model/stage_work.hpp"
+
+namespace tawpipe::inline v0::layers {
+
+/// What an operation is (StepOperation::code).
+enum class TensorCode : std::uint8_t {
+  // collectives
+  message,
+  embedding_sum,
+  attention_gather,
+  attention_sum,
+  ffn_gather,
+  ffn_sum,
+  head_gather,
+  head_sum,
+  loss_sum,
+  ffn_gradient,
+  attention_gradient,
+  embedding_gradient,
+  // computations
+  look_up,
+  take,
+  attention_norm,
+  attention,
+  middle,
+  ffn,
+  output,
+  head_norm,
+  logits,
+  loss,
+  pass_on,
+  loss_gradient,
+  head_weight,
+  head_norm_gradient,
+  head_norm_weight,
+  ffn_backward,
+  ffn_weight,
+  ffn_norm_gradient,
+  attention_backward,
+  attention_weight,
+  attention_norm_gradient,
+  norm_weights,
+  look_up_gradient,
+  give,
+};
+
+/// The passes through one stage.
+class TensorPasses {
+ public:
+  /// @param by_tokens  sequence parallelism. @param gathers_messages  stages hand on a part of the tokens
+  /// @param tokens  of a microbatch. @param element  bytes of a number
+  TensorPasses(bool by_tokens, bool gathers_messages, std::int64_t tokens, std::int64_t hidden, std::int64_t element)
+      : by_tokens_{by_tokens},
+        gathers_messages_{gathers_messages},
+        stream_bytes_{tokens * hidden * element},
+        triples_bytes_{3 * tokens * element} {}
+
+  /// @throws ScheduleError  as BodyScript::over()
+  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body, int rank) const {
+    BodyScript script;
+    if (passes.forward) {
+      plan_forward(script, stage);
+    } else if (passes.backward_input) {
+      plan_backward(script, stage, passes.backward_weight);
+    } else {
+      plan_weights(script, stage);
+    }
+    return script.over(body, passes, rank);
+  }
+
+ private:
+  using Code = TensorCode;
+  using Kind = BodyStep::Kind;
+  static constexpr int nothing = BodyScript::nothing;
+
+  int add(BodyScript& script, Code code, std::int32_t layer, int after = nothing) const {
+    return script.compute(static_cast<std::uint8_t>(code), layer, after);
+  }
+  /// With sequence parallelism only. @return the item to wait for
+  int gather(BodyScript& script, Code code, std::int32_t layer, bool gradients, int given_by) const {
+    if (!by_tokens_) return nothing;
+    return script.exchange(static_cast<std::uint8_t>(code), layer, Kind::all_gather, gradients, stream_bytes_, given_by);
+  }
+  int sum(BodyScript& script, Code code, std::int32_t layer, bool gradients, int given_by) const {
+    return script.exchange(static_cast<std::uint8_t>(code), layer, by_tokens_ ? Kind::reduce_scatter : Kind::all_reduce,
+                           gradients, stream_bytes_, given_by);
+  }
+  int message(BodyScript& script, bool gradients) const {
+    return script.exchange(static_cast<std::uint8_t>(Code::message), 0, Kind::all_gather, gradients, stream_bytes_, nothing);
+  }
+
+  void plan_forward(BodyScript& script, const StageWork& stage) const {
+    int arrived = nothing;
+    if (stage.first_edge) {
+      arrived = sum(script, Code::embedding_sum, 0, false, add(script, Code::look_up, 0));
+    } else if (gathers_messages_) {
+      arrived = message(script, false);
+    } else {
+      add(script, Code::take, 0);
+    }
+    for (std::int32_t l = 0; l < stage.layers; ++l) {
+      const int norm = add(script, Code::attention_norm, l, arrived);
+      const int product = add(script, Code::attention, l, gather(script, Code::attention_gather, l, false, norm));
+      const int middle = add(script, Code::middle, l, sum(script, Code::attention_sum, l, false, product));
+      const int ffn = add(script, Code::ffn, l, gather(script, Code::ffn_gather, l, false, middle));
+      arrived = sum(script, Code::ffn_sum, l, false, ffn);
+      add(script, Code::output, l, arrived);
+    }
+    if (!stage.last_edge) {
+      add(script, Code::pass_on, 0, arrived);
+      return;
+    }
+    script.apart();
+    const int norm = add(script, Code::head_norm, 0, arrived);
+    const int logits = add(script, Code::logits, 0, gather(script, Code::head_gather, 0, false, norm));
+    const int loss =
+        script.exchange(static_cast<std::uint8_t>(Code::loss_sum), 0, Kind::all_reduce, false, triples_bytes_, logits);
+    add(script, Code::loss, 0, loss);
+  }
+
+  void plan_backward(BodyScript& script, const StageWork& stage, bool weight) const {
+    int arrived = nothing;
+    if (stage.last_edge) {
+      const int inputs = weight ? gather(script, Code::head_gather, 0, true, nothing) : nothing;
+      const int summed = sum(script, Code::head_sum, 0, true, add(script, Code::loss_gradient, 0));
+      if (weight) add(script, Code::head_weight, 0, inputs);
+      add(script, Code::head_norm_gradient, 0, summed);
+      if (weight) add(script, Code::head_norm_weight, 0);
+      if (weight) script.apart();
+    } else if (gathers_messages_) {
+      arrived = message(script, true);
+    } else {
+      add(script, Code::take, 0);
+    }
+    for (std::int32_t l = stage.layers; l-- > 0;) {
+      const auto sublayer = [&](Code gradient, Code input, Code backward, Code sums, Code weights, Code norm) {
+        const int gathered = gather(script, gradient, l, true, script.last());
+        const int inputs = weight ? gather(script, input, l, false, nothing) : nothing;
+        const int given = add(script, backward, l, by_tokens_ ? gathered : std::exchange(arrived, nothing));
+        const int summed = sum(script, sums, l, true, given);
+        if (weight) add(script, weights, l, inputs);
+        add(script, norm, l, summed);
+      };
+      sublayer(Code::ffn_gradient, Code::ffn_gather, Code::ffn_backward, Code::ffn_sum, Code::ffn_weight,
+               Code::ffn_norm_gradient);
+      sublayer(Code::attention_gradient, Code::attention_gather, Code::attention_backward, Code::attention_sum,
+               Code::attention_weight, Code::attention_norm_gradient);
+      if (weight) add(script, Code::norm_weights, l);
+    }
+    if (stage.first_edge) {
+      const int given = script.last();
+      const int gathered = gather(script, Code::embedding_gradient, 0, true, given);
+      if (weight || !by_tokens_) {
+        add(script, weight ? Code::look_up_gradient : Code::give, 0, by_tokens_ ? gathered : arrived);
+      }
+    } else {
+      add(script, Code::give, 0, arrived);
+    }
+  }
+
+  void plan_weights(BodyScript& script, const StageWork& stage) const {
+    if (stage.last_edge) {
+      add(script, Code::head_weight, 0, gather(script, Code::head_gather, 0, true, nothing));
+      add(script, Code::head_norm_weight, 0);
+      script.apart();
+    }
+    for (std::int32_t l = stage.layers; l-- > 0;) {
+      const int ffn = gather(script, Code::ffn_gather, l, false, nothing);
+      const int attention = gather(script, Code::attention_gather, l, false, nothing);
+      add(script, Code::ffn_weight, l, ffn);
+      add(script, Code::attention_weight, l, attention);
+      add(script, Code::norm_weights, l);
+    }
+    if (stage.first_edge) add(script, Code::look_up_gradient, 0);
+  }
+
+  bool by_tokens_;
+  bool gathers_messages_;
+  std::int64_t stream_bytes_;   // of [tokens, hidden]
+  std::int64_t triples_bytes_;  // of the loss's numbers of each token
+};
+
+}  // namespace tawpipe::layers

@@ -1,0 +1,143 @@
+// The steps of a tensor-parallel rank: those that the simulator times are computed, and a body in which
+// one collective or wait is missing or different is refused.
+// Not: the numbers (numerics/tensor_test.cpp).
+#include "tawpipe/layers/host/tensor_llama.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+#include "tawpipe/model/workload.hpp"
+
+using namespace tawpipe;
+using layers::host::TensorLlama;
+
+namespace tensor_llama_test {
+
+const Transformer model{
+    .name = "small", .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .intermediate = 48, .vocab = 40, .dtype = Dtype::f64};
+const Batch batch{.sequence = 16, .microbatch_size = 2, .global_batch = 4};
+
+struct Case {
+  Sharing sharing;
+  StageWork stage;
+  SharedStage shared;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const std::vector<StageWork> stages = Workload{model, batch, Recompute::none}.split(3);
+  for (const bool by_tokens : {false, true}) {
+    const Sharing sharing{.tensor = 2, .sequence_parallel = by_tokens, .sends_activations = true};
+    const auto shared = share_stages(model, batch, Recompute::none, stages, sharing);
+    for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({sharing, shared[s].work, shared[s]});
+  }
+  return all;
+}
+
+/// Calls `visit(passes, body, plan)` for the passes of a case.
+template <class Visit>
+void for_each_pass(const Case& one, Visit&& visit) {
+  const TensorLlama<double> llama{model, batch, Recompute::none, {}, one.sharing};
+  const auto plan = [&](const Passes& passes) {
+    return [&llama, &one, passes](const StageBody& body) { return llama.plan(passes, one.stage, body, 1); };
+  };
+  visit(one.shared.forward, plan({.forward = true}));
+  visit(one.shared.backward, plan({.backward_input = true, .backward_weight = true}));
+  visit(one.shared.backward_input, plan({.backward_input = true}));
+  visit(one.shared.backward_weight, plan({.backward_weight = true}));
+}
+
+TEST_CASE("each collective of a body is one of the code's, and each step of some work computes") {
+  for (const Case& one : cases()) {
+    for_each_pass(one, [&](const StageBody& body, auto&& plan) {
+      const StepPlan steps = plan(body);
+      REQUIRE(steps.operations.size() == body.size());
+      CHECK(steps.rank == 1);
+      for (std::size_t s = 0; s < body.size(); ++s) {
+        CAPTURE(s);
+        if (!body[s].is_compute()) CHECK(steps.operations[s].size() == 1);
+        if (body[s].is_compute() && body[s].flops.value() > 0) CHECK(!steps.operations[s].empty());
+      }
+    });
+  }
+}
+
+TEST_CASE("a body without one of its collectives, or with another, is refused") {
+  std::size_t mutants = 0;
+  for (const Case& one : cases()) {
+    for_each_pass(one, [&](const StageBody& body, auto&& plan) {
+      for (std::size_t s = 0; s < body.size(); ++s) {
+        if (body[s].is_compute()) continue;
+        CAPTURE(s);
+        std::vector<StageBody> others(4, body);
+        others[0][s] = BodyStep{.after = body[s].after};  // dropped: nothing is done there
+        others[1][s].bytes = body[s].bytes * 2;
+        others[2][s].kind = body[s].kind == BodyStep::Kind::all_gather ? BodyStep::Kind::all_reduce : BodyStep::Kind::all_gather;
+        others[3][s].axis = BodyStep::Axis::context;
+        for (const StageBody& other : others) {
+          ++mutants;
+          CHECK_THROWS_AS(plan(other), ScheduleError);
+        }
+        StageBody twice = body;
+        twice.insert(twice.end() - 1, body[s]);
+        ++mutants;
+        CHECK_THROWS_AS(plan(twice), ScheduleError);
+      }
+    });
+  }
+  CHECK(mutants > 300);
+}
+
+TEST_CASE("a body in which a computation and a collective do not wait for each other is refused") {
+  std::size_t mutants = 0;
+  std::size_t implied = 0;
+  for (const Case& one : cases()) {
+    for_each_pass(one, [&](const StageBody& body, auto&& plan) {
+      for (std::size_t s = 0; s < body.size(); ++s) {
+        for (std::size_t k = 0; k < body[s].after.size(); ++k) {
+          const std::int32_t earlier = body[s].after[k];
+          if (earlier < 0 || body[static_cast<std::size_t>(earlier)].is_compute() == body[s].is_compute()) continue;
+          // What is gathered again is an input that an earlier pass has left.
+          CAPTURE(s);
+          if (plan(body).operations[s].empty()) continue;  // it only ends the pass
+          StageBody other = body;
+          other[s].after[k] = -1;
+          ++mutants;
+          bool refused = false;
+          try {
+            // A later step may wait for it: then the operation moves there, and the plan differs.
+            refused = plan(other).operations[s].size() != plan(body).operations[s].size();
+          } catch (const ScheduleError&) {
+            refused = true;
+          }
+          const bool gathers_kept = body[s].kind == BodyStep::Kind::all_gather;
+          if (!refused && !gathers_kept) ++implied;
+        }
+      }
+    });
+  }
+  CHECK(mutants > 60);
+  // The loss's gradient waits for the inputs that are gathered for the output matrix's, as that one does itself.
+  CHECK(implied == 2);
+}
+
+TEST_CASE("what is not computed is refused by name") {
+  const Sharing two{.tensor = 2};
+  CHECK_THROWS_WITH_AS((TensorLlama<double>{model, batch, Recompute::full, {}, two}),
+                       "tensor parallelism is executed without recomputation; choose --recompute none", InputError);
+  Transformer chunks = model;
+  chunks.loss_chunk = 8;
+  CHECK_THROWS_AS((TensorLlama<double>{chunks, batch, Recompute::none, {}, two}), InputError);
+  Sharing context = two;
+  context.context = 2;
+  CHECK_THROWS_AS((TensorLlama<double>{model, batch, Recompute::none, {}, context}), InputError);
+  CHECK_NOTHROW((TensorLlama<double>{model, batch, Recompute::full, {}, Sharing{}}));
+}
+
+}  // namespace tensor_llama_test
