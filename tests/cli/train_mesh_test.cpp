@@ -26,9 +26,9 @@ class Training {
     for (int i = 0; i < 200; ++i) text += "the quick brown fox jumps over the lazy dog. ";
     text_ = folder.write("text.txt", text);
   }
-  std::string flags(int steps, const std::string& more) const {
-    return "train --model llama-4x32 --data " + text_ + " --sequence 16 --global-batch 8 --warmup 2 --dtype f64 --steps " +
-           std::to_string(steps) + " --decay-steps 8 --json - " + more;
+  std::string flags(int steps, const std::string& more, const std::string& dtype = "f64") const {
+    return "train --model llama-4x32 --data " + text_ + " --sequence 16 --global-batch 8 --warmup 2 --dtype " + dtype +
+           " --steps " + std::to_string(steps) + " --decay-steps 8 --json - " + more;
   }
   json train(int steps, const std::string& more) const {
     const auto result = run(flags(steps, more));
@@ -180,11 +180,11 @@ TEST_CASE("check-numerics passes with tensor-parallel ranks on the recorded run"
 
 TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   const Training training;
-  const auto refused = [&](const std::string& more, const std::vector<std::string>& parts) {
+  const auto refused = [&](const std::string& more, const std::vector<std::string>& parts, const std::string& dtype = "f64") {
     CAPTURE(more);
-    check_refused(run(training.flags(100000, more)), parts);
+    check_refused(run(training.flags(100000, more, dtype)), parts);
   };
-  refused("--tensor-parallel 2 --cluster 1x2 --backend cuda", {"--tensor-parallel 2", "on GPUs", "whole matrices"});
+  refused("--tensor-parallel 2 --cluster 1x2 --backend cuda", {"--tensor-parallel 2", "on GPUs", "whole matrices"}, "f32");
   refused("--tensor-parallel 2 --cluster 1x2 --recompute full", {"without recomputation", "--recompute none"});
   refused("--tensor-parallel 2 --cluster 1x2 --loss-chunk 8", {"--loss-chunk"});
   refused("--tensor-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--tensor-parallel 2"});

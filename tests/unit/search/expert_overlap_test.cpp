@@ -18,6 +18,7 @@
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/schedule/expand.hpp"
+#include "tawpipe/schedules/interleaved_one_f_one_b.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -82,7 +83,7 @@ TEST_CASE("a pipeline in pairs warms up with a forward more, and can run") {
             // Neither waits for the other.
             CHECK_FALSE((actions[i].stage == actions[i + 1].stage && actions[i].microbatch == actions[i + 1].microbatch));
           }
-          CHECK(peak_saved(pairs)[r] <= peak_saved(plain)[r] + 1);
+          CHECK(schedules::peak_saved(pairs)[r] <= schedules::peak_saved(plain)[r] + 1);
         }
       }
     }
