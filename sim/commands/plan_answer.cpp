@@ -108,10 +108,11 @@ std::string no_layout(const PlanRequest& request) {
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
   Planned planned{flags, std::move(request), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
-  planned.result = search_with_host(planned, planned.request, what, watch);
+  LayoutTimes times;
+  planned.result = search_with_host(planned, planned.request, times, what, watch);
   if (planned.result.counts.layouts == 0 && !planned.result.stopped) throw InputError(no_layout(planned.request));
   const auto ended = [&] { return planned.result.stopped || planned.result.timed_out; };
-  if (!ended() && flags.emit.empty() && flags.today.empty()) add_framework_plans(planned, watch);
+  if (!ended() && flags.emit.empty() && flags.today.empty()) add_framework_plans(planned, times, watch);
   if (!planned.result.stopped && flags.emit.empty()) add_framework_options(planned.request, planned.result);
   // What is tried in host memory for plans that nearly fit may be needed by all.
   for (const Offload& offload : planned.request.offload) {

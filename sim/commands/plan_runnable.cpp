@@ -18,11 +18,13 @@ PlanRequest with_offload_for_all(const Planned& planned, PlanRequest request, co
   return request;
 }
 
-PlanResult search_with_host(const Planned& planned, const PlanRequest& request, std::string_view what, const PlanWatch& watch) {
+PlanResult search_with_host(const Planned& planned, const PlanRequest& request, LayoutTimes& times, std::string_view what,
+                            const PlanWatch& watch) {
   const std::size_t threads = planned.flags.threads > 0 ? planned.flags.threads : all_threads();
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   const auto search = [&](const PlanRequest& asked, std::string_view name) {
-    return plan(asked, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, name); });
+    return plan(
+        asked, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, planned, name); }, &times);
   };
   PlanResult result = search(request, what);
   if (result.stopped || result.timed_out || result.plans.empty() || !result.plans.front().layout.offload) return result;
@@ -85,7 +87,7 @@ void add_framework_options(const PlanRequest& request, PlanResult& result) {
   if (!found.empty()) add_plans(result, std::move(found));
 }
 
-void add_framework_plans(Planned& planned, const PlanWatch& watch) {
+void add_framework_plans(Planned& planned, LayoutTimes& times, const PlanWatch& watch) {
   PlanResult& result = planned.result;
   const auto runs_in_megatron = [&](const Plan& plan) {
     const std::vector<Framework> runs =
@@ -97,7 +99,7 @@ void add_framework_plans(Planned& planned, const PlanWatch& watch) {
   asked.problem = planned.request.problem;
   asked.seconds = planned.seconds_left();
   PlanResult found =
-      search_with_host(planned, asked, "planning for Megatron-LM", [&](PlanProgress now, const Planned& of, auto name) {
+      search_with_host(planned, asked, times, "planning for Megatron-LM", [&](PlanProgress now, const Planned& of, auto name) {
         now.best = nullptr;  // the best of all is known
         return watch(now, of, name);
       });

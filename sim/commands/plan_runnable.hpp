@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan_answer.hpp"
+#include "tawpipe/search/layout_bound.hpp"
 
 namespace tawpipe::sim {
 
@@ -13,8 +14,9 @@ namespace tawpipe::sim {
 PlanRequest with_offload_for_all(const Planned& planned, PlanRequest request, const Offload& offload);
 /// One search, and where its best plan has something in host memory another one for what is faster with
 /// that for all.
-/// @param what  its name, for `watch`
-PlanResult search_with_host(const Planned& planned, const PlanRequest& request, std::string_view what, const PlanWatch& watch);
+/// @param times  of layouts, which searches for the same plan share  @param what  its name, for `watch`
+PlanResult search_with_host(const Planned& planned, const PlanRequest& request, LayoutTimes& times, std::string_view what,
+                            const PlanWatch& watch);
 /// Adds what another search found: no schedule of a plan is among the losses.
 void add_plans(PlanResult& result, std::vector<Plan> found);
 /// The option "chunks" of a schedule; empty: it has none.
@@ -24,6 +26,6 @@ std::string chunks_of(const ScheduleChoice& choice);
 void add_framework_options(const PlanRequest& request, PlanResult& result);
 /// Adds the best plans that Megatron-LM runs where it does not run the best of all, from a search among
 /// them alone: the search among all may have ended before it came to them.
-void add_framework_plans(Planned& planned, const PlanWatch& watch);
+void add_framework_plans(Planned& planned, LayoutTimes& times, const PlanWatch& watch);
 
 }  // namespace tawpipe::sim

@@ -160,6 +160,7 @@ struct KernelCost {
   Duration overhead = nccl_latency::start;  ///< of starting a send
   HeldSms held_sms{};                       ///< held by communications; off
   CudaGraphs graphs = CudaGraphs::none;
+  bool host_ahead = false;  ///< for bounds: the host is never what a stage's layers wait for
   /// on which figures of a file were measured (DeviceSpec::name); "": none were
   std::string measured_on = {};
 
@@ -200,6 +201,13 @@ struct KernelCost {
     const Passes passes = traits(task.op).passes;
     const double copies = static_cast<double>(task.bytes.value()) / memory;  // of states
     if (work.kernels.empty()) return by_operations(work, passes, known, device) + seconds(copies);
+    double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
+    if (passes.backward_input) host += known.host_backward / 2;
+    if (passes.backward_weight) host += known.host_backward / 2;
+    if (passes.backward_input) host += known.host_layer * work.part_launched_again();
+    double launches = 0;  // s of the host
+    if (graphs == CudaGraphs::none && !host_ahead) launches = host * work.layers + known.host_collective * work.collectives;
+    if (graphs == CudaGraphs::layers && !host_ahead) launches = host * work.layers / operations_of_layer;
     double layers = 0;
     double edges = 0;
     double all_layers = 0;  // of all steps, where this is one
@@ -207,7 +215,7 @@ struct KernelCost {
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
     for (const Kernel& kernel : work.kernels) {
       if (!runs(kernel.pass, passes) || (kernel.before_blackwell && detail::compute_capability(device) >= 100)) continue;
-      if (kernel.of_edge && kernel.share == 0) continue;
+      if (kernel.share == 0 && (kernel.of_edge || launches == 0)) continue;
       const double whole = kernel.count * seconds_of(kernel, known, device);
       const double time = kernel.share * whole;
       if (kernel.of_edge) {
@@ -223,13 +231,6 @@ struct KernelCost {
       in_pieces += kernel.share * kernel.count * work.pieces * seconds_of(piece, known, device);
     }
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
-    double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
-    if (passes.backward_input) host += known.host_backward / 2;
-    if (passes.backward_weight) host += known.host_backward / 2;
-    if (passes.backward_input) host += known.host_layer * work.part_launched_again();
-    double launches = 0;  // s of the host
-    if (graphs == CudaGraphs::none) launches = host * work.layers + known.host_collective * work.collectives;
-    if (graphs == CudaGraphs::layers) launches = host * work.layers / operations_of_layer;
     // The host runs ahead of the device, so a step has as much of its time as of the device's.
     const double part = all_layers > 0 ? layers / all_layers : work.fraction;
     return seconds(std::max(longer * layers + copies, part * launches) + longer * edges);

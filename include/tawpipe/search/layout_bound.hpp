@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -11,6 +13,7 @@
 #include <set>
 #include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -21,6 +24,31 @@
 #include "tawpipe/search/sharing.hpp"
 
 namespace tawpipe::inline v0 {
+
+/// Times of a model's layers by how a layout's ranks share them. Searches may share these, if their problems have the
+/// same cluster, model, sequence, batch, cost, exchanges and dispatch.
+class LayoutTimes {
+  friend class LayoutBounds;
+
+  /// Picoseconds of the whole model and one microbatch on one rank of those that share it; of the
+  /// update of its part.
+  struct Times {
+    double forward = 0;
+    double backward = 0;
+    double input = 0;   ///< of the backward, the gradients of inputs
+    double shared = 0;  ///< forward and backward including waits between ranks that share layers
+    double update = 0;
+    /// bytes that it keeps for the microbatch, if all layers may be computed again
+    double saved = 0;
+    double kept = 0;  ///< if those that may not be are not
+  };
+
+  /// What the times follow from.
+  using Key =
+      std::tuple<int, int, int, bool, ContextExchange, int, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
+
+  std::map<Key, Times> known_;
+};
 
 /// Bounds of a request's layouts. Times of the whole model are computed once for each way of
 /// sharing it.
@@ -33,7 +61,9 @@ namespace tawpipe::inline v0 {
 /// distribution of a stage's time over its steps depends on how the model is split.
 class LayoutBounds {
  public:
-  explicit LayoutBounds(const PlanRequest& request) : request_{request} {
+  /// @param known  times from other searches, to which those found are added; must outlive it; null: none
+  explicit LayoutBounds(const PlanRequest& request, LayoutTimes* known = nullptr)
+      : request_{request}, times_{known == nullptr ? own_.known_ : known->known_} {
     const Problem& problem = request.problem;
     const ParameterBytes& bytes = problem.parameter_bytes;
     const int ranks = problem.cluster.ranks();
@@ -46,6 +76,9 @@ class LayoutBounds {
     states_ = resident_ + parameters * static_cast<double>(bytes.optimizer);
     weights_ = parameters * static_cast<double>(bytes.weight);
   }
+
+  LayoutBounds(const LayoutBounds&) = delete;
+  LayoutBounds& operator=(const LayoutBounds&) = delete;
 
   /// Finds at once what the bounds of these layouts need. @param parallel  as for plan()
   template <class Parallel>
@@ -131,18 +164,7 @@ class LayoutBounds {
   }
 
  private:
-  /// Picoseconds of the whole model and one microbatch on one rank of those that share it; of the
-  /// update of its part.
-  struct Times {
-    double forward = 0;
-    double backward = 0;
-    double input = 0;   ///< of the backward, the gradients of inputs
-    double shared = 0;  ///< forward and backward including waits between ranks that share layers
-    double update = 0;
-    /// bytes that it keeps for the microbatch, if all layers may be computed again
-    double saved = 0;
-    double kept = 0;  ///< if those that may not be are not
-  };
+  using Times = LayoutTimes::Times;
 
   Offload offload_of(const PlanLayout& layout) const { return layout.offload.value_or(request_.problem.offload); }
   double min_states(const PlanLayout& layout) const {
@@ -185,10 +207,7 @@ class LayoutBounds {
     if (added) at->second = find_times(layout, rank);
     return at->second;
   }
-  /// What the times follow from.
-  using Key =
-      std::tuple<int, int, int, bool, ContextExchange, int, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
-  Key key(const PlanLayout& layout, Rank rank) const {
+  LayoutTimes::Key key(const PlanLayout& layout, Rank rank) const {
     return {layout.mesh.tensor,        layout.mesh.context, layout.mesh.expert,
             layout.mesh.whole_experts, exchange_of(layout), inner_of(layout),
             neighbours_of(layout),     layout.recompute,    layout.recompute_layers,
@@ -211,15 +230,61 @@ class LayoutBounds {
   Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost) const {
     // At least so many layers are computed again, and at most all.
     const int again = layout.recompute_layers > 0 ? layout.recompute_layers : request_.problem.model->recompute_layers;
-    Times times = find_times(cost, whole_model(layout, rank, again));
-    times.kept = times.saved;
-    if (again > 0) times.saved = saved_of(whole_model(layout, rank, 0));
+    const WholeModel model = whole_model(layout, rank, again);
+    Times times;
+    if constexpr (std::is_same_v<Cost, KernelCost>) {
+      // Where layers differ, the host catches up in some with what it falls behind in others.
+      KernelCost timed = cost;
+      timed.host_ahead = model.is_mixed;
+      times = find_times(timed, model);
+    } else {
+      times = find_times(cost, model);
+    }
+    times.kept = model.saved();
+    times.saved = again > 0 ? whole_model(layout, rank, 0).saved() : times.kept;
     return times;
   }
 
   /// The passes of all layers and the head on one of the ranks that share them, and an update of its
   /// part. A stage takes as long as its parts, however the model is split.
-  Schedule whole_model(const PlanLayout& layout, Rank rank, int recompute_layers) const {
+  struct WholeModel {
+    Schedule parts;             ///< of each, forward, backward and backward_input; then the update
+    std::vector<double> count;  ///< [stage of `parts`] in the model: the sum of all is the model
+    bool is_mixed = false;      ///< not all layers are alike
+
+    double saved() const {
+      double all = 0;
+      for (std::size_t s = 0; s < count.size(); ++s) all += count[s] * static_cast<double>(parts.stages()[s].saved.value());
+      return all;
+    }
+  };
+  /// A part of the model, and how many of it there are; less than none to make up for parts that overlap.
+  struct Part {
+    StageWork stage;
+    double count;
+  };
+  /// Every layer with the next one, and the last one with the head, less those counted twice so: steps go on from
+  /// one layer into the next. Equal ones count together.
+  static std::vector<Part> parts_of(const StageWork& whole, const Workload& work) {
+    std::map<std::array<int, 4>, std::size_t> known;  // kinds of two layers, or one, and how many are computed again
+    std::vector<Part> parts;
+    const auto kind = [&](int layer) {
+      return whole.kinds.empty() ? 0 : static_cast<int>(whole.kinds[static_cast<std::size_t>(layer)]);
+    };
+    const auto add = [&](int first, int layers, bool head, double count) {
+      const int again = std::clamp(whole.recomputed - first, 0, layers);
+      const auto [at, added] =
+          known.try_emplace({kind(first), layers == 2 ? kind(first + 1) : -1, again, head ? 1 : 0}, parts.size());
+      if (added) parts.push_back({work.part(whole, first, first + layers, false, head), 0});
+      parts[at->second].count += count;
+    };
+    const int last = whole.layers - 1;
+    for (int layer = 0; layer < last; ++layer) add(layer, 2, false, 1);
+    for (int layer = 1; layer <= last; ++layer) add(layer, 1, false, -1);
+    add(last, 1, true, 1);
+    return parts;
+  }
+  WholeModel whole_model(const PlanLayout& layout, Rank rank, int recompute_layers) const {
     const Problem& problem = request_.problem;
     const Batch batch{problem.sequence, layout.microbatch_size * layout.mesh.expert, problem.global_batch};
     Transformer model = *problem.model;
@@ -227,10 +292,15 @@ class LayoutBounds {
     model.recompute_layers = recompute_layers;
     Workload work{model, batch, layout.recompute};
     work.parameter_bytes(problem.parameter_bytes);
+    const StageWork whole = work.stage(0, model.layers, false, true);
     Schedule::Parts parts;
     parts.ranks = problem.cluster.ranks();
     parts.mesh = layout.mesh;
-    parts.stages = {work.stage(0, model.layers, false, true)};
+    std::vector<double> count;
+    for (const Part& part : parts_of(whole, work)) {
+      parts.stages.push_back(part.stage);
+      count.push_back(part.count);
+    }
     if (layout.mesh.shared() > 1) {
       Sharing sharing = sharing_of(problem, layout.mesh, false);
       sharing.exchange = exchange_of(layout);
@@ -238,24 +308,33 @@ class LayoutBounds {
       sharing.overlap = false;
       sharing.copies = false;
       parts.bodies = share_stages(model, batch, layout.recompute, parts.stages, sharing);
-      parts.stages[0] = parts.bodies[0].work;
+      for (std::size_t s = 0; s < parts.stages.size(); ++s) parts.stages[s] = parts.bodies[s].work;
     }
-    for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {
-      parts.tasks.push_back({.op = op, .rank = rank, .stage = StageId{0}, .microbatch = 0});
+    for (std::size_t s = 0; s < parts.stages.size(); ++s) {
+      for (const Op op : passes) parts.tasks.push_back({.op = op, .rank = rank, .stage = id<StageId>(s), .microbatch = 0});
     }
     const ParameterBytes& bytes = problem.parameter_bytes;
     const std::int64_t states = model.parameters() * (bytes.weight + bytes.gradient + bytes.optimizer);
     parts.tasks.push_back({.op = Op::update, .rank = rank, .stage = StageId{0}, .bytes = Bytes{states / parts.ranks}});
-    return Schedule{std::move(work), std::move(parts)};
+    const bool mixed = !whole.kinds.empty() || (whole.recomputed > 0 && whole.recomputed < whole.layers);
+    return {Schedule{std::move(work), std::move(parts)}, std::move(count), mixed};
   }
-  static double saved_of(const Schedule& model) { return static_cast<double>(model.stages()[0].saved.value()); }
+  static constexpr std::array passes{Op::forward, Op::backward, Op::backward_input};
 
   template <CostModel Cost>
-  Times find_times(const Cost& cost, const Schedule& model) const {
-    detail::LeastTimes<Cost> times{model, request_.problem.cluster, cost};
-    const auto of = [&](int task) { return static_cast<double>(times.work_of(TaskId{task})); };
-    const auto shared = static_cast<double>(times.of(TaskId{0}) + times.of(TaskId{1}));
-    return {of(0), of(1), of(2), shared, of(3), saved_of(model), 0};
+  Times find_times(const Cost& cost, const WholeModel& model) const {
+    detail::LeastTimes<Cost> times{model.parts, request_.problem.cluster, cost};
+    Times all;
+    double* const of_pass[] = {&all.forward, &all.backward, &all.input};
+    for (std::size_t s = 0; s < model.count.size(); ++s) {
+      for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+        const auto [work, with_waits] = times.body_times_of(id<TaskId>(passes.size() * s + pass));
+        *of_pass[pass] += model.count[s] * static_cast<double>(work);
+        if (passes[pass] != Op::backward_input) all.shared += model.count[s] * static_cast<double>(with_waits);
+      }
+    }
+    all.update = static_cast<double>(times.of(id<TaskId>(passes.size() * model.count.size())));
+    return all;
   }
 
   const PlanRequest& request_;
@@ -266,7 +345,8 @@ class LayoutBounds {
   double weights_ = 0;
   std::optional<Mesh> known_mesh_;
   std::vector<Replica> known_replicas_;  ///< for known_mesh_
-  std::map<Key, Times> times_;
+  LayoutTimes own_;
+  std::map<LayoutTimes::Key, Times>& times_;
 };
 
 }  // namespace tawpipe

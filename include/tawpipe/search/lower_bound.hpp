@@ -107,11 +107,13 @@ class LeastTimes {
     return at->second;
   }
 
-  /// The computing time of its rank for a computation, without waits in its body.
-  std::int64_t work_of(TaskId id) {
+  /// Of a computation the time without waits in its body, and of().
+  std::pair<std::int64_t, std::int64_t> body_times_of(TaskId id) {
     const Task& task = schedule_.task(id);
     const StageBody* const body = body_of(schedule_, task);
-    return body == nullptr ? of(id) : longest_path(*body, task, false);
+    if (body == nullptr) return {of(id), of(id)};
+    const std::pair<std::int64_t, std::int64_t> times = body_times(*body, task);
+    return {times.first, alternates(task) ? times.first : times.second};
   }
 
   /// The number of tasks in its simulation, with its body expanded.
@@ -169,16 +171,17 @@ class LeastTimes {
     if (added) {
       const StageBody* const body = body_of(schedule_, task);
       // Collectives of stages that take turns may run while another microbatch computes.
-      at->second = body == nullptr ? cost_.compute_time(schedule_, id, cluster_).value()
-                                   : longest_path(*body, task, !schedule_.parts().bodies[index(task.stage)].alternates);
+      at->second = body == nullptr ? cost_.compute_time(schedule_, id, cluster_).value() : body_times_of(id).second;
     }
     recent = {rank_class, task.split, task.bytes.value(), at->second};
     return at->second;
   }
 
-  /// The time of one computation's steps, with collectives that have their links to themselves, or
-  /// take no time. Steps of which each layer has equal ones are computed once.
-  std::int64_t longest_path(const StageBody& body, const Task& task, bool collectives = true) const {
+  bool alternates(const Task& task) const { return schedule_.parts().bodies[index(task.stage)].alternates; }
+
+  /// The time of one computation's steps, where collectives take no time, and where they have their links
+  /// to themselves. Steps of which each layer has equal ones are computed once.
+  std::pair<std::int64_t, std::int64_t> body_times(const StageBody& body, const Task& task) {
     const MeshPlace place = mesh_.place(task.rank);
     std::array<std::vector<Rank>, body_axes> members;
     for (std::size_t a = 0; a < members.size(); ++a) members[a] = body_group(mesh_, place, static_cast<BodyStep::Axis>(a));
@@ -197,8 +200,23 @@ class LeastTimes {
     std::vector<std::uint32_t> pairs_end{0};
     std::vector<Bytes> pairs;
     const DistinctSteps distinct{body};
+    std::vector<std::int64_t*> time_of_step;  // [distinct step] where its time is
+    std::vector<std::int64_t> computations(distinct.first.size(), 0);
+    std::vector<std::int64_t*> open;  // [task]
     for (const BodyStep* const first : distinct.first) {
       const BodyStep& step = *first;
+      std::int64_t* time = &computations[time_of_step.size()];
+      bool known = false;
+      if (!step.is_compute()) {
+        const auto [at, added] = collectives_.try_emplace({members[static_cast<std::size_t>(step.axis)][0], step.axis, step.kind,
+                                                           step.bytes.value(), step.inner, step.relayed.value()},
+                                                          0);
+        time = &at->second;
+        known = !added;
+      }
+      time_of_step.push_back(time);
+      if (known) continue;
+      open.push_back(time);
       Task one = task;
       one.stage = StageId{0};
       if (step.is_compute()) {
@@ -220,12 +238,12 @@ class LeastTimes {
     }
     parts.pair_sizes = Rows<Bytes>{std::move(pairs_end), std::move(pairs)};
     const Schedule steps{schedule_.workload(), std::move(parts)};
-    std::vector<std::int64_t> times;  // [task]
     for (std::size_t t = 0; t < steps.tasks().size(); ++t) {
       const Task& one = steps.tasks()[t];
-      const auto alone = [&] { return collectives ? alone_time(cost_.path(steps, one, cluster_), one.bytes, cluster_) : 0; };
-      times.push_back(is_compute(one.op) ? cost_.compute_time(steps, id<TaskId>(t), cluster_).value() : alone());
+      *open[t] = is_compute(one.op) ? cost_.compute_time(steps, id<TaskId>(t), cluster_).value()
+                                    : alone_time(cost_.path(steps, one, cluster_), one.bytes, cluster_);
     }
+    std::int64_t work = 0;
     std::vector<std::int64_t> end(body.size(), 0);
     std::array<std::int64_t, 1 + body_axes> lane{};  // computations, and collectives of each axis, follow one another
     for (std::size_t s = 0; s < body.size(); ++s) {
@@ -235,9 +253,11 @@ class LeastTimes {
       for (const std::int32_t earlier : step.after) {
         if (earlier >= 0) start = std::max(start, end[static_cast<std::size_t>(earlier)]);
       }
-      before = end[s] = start + times[distinct.number[s]];
+      const std::int64_t time = *time_of_step[distinct.number[s]];
+      before = end[s] = start + time;
+      if (step.is_compute()) work += time;
     }
-    return end.back();
+    return {work, end.back()};
   }
 
   /// The last computation of an operation and a stage: the next is most often alike.
@@ -260,6 +280,8 @@ class LeastTimes {
   std::map<std::tuple<Op, int, std::int32_t, std::int32_t, int, LayerPattern, std::int32_t, std::int64_t, std::int32_t>,
            std::int64_t>
       computations_;
+  /// Of bodies, by the group's first rank and axis.
+  std::map<std::tuple<Rank, BodyStep::Axis, BodyStep::Kind, std::int64_t, std::int32_t, std::int64_t>, std::int64_t> collectives_;
 };
 
 }  // namespace detail

@@ -10,12 +10,15 @@
 
 namespace tawpipe::inline v0 {
 
+class LayoutTimes;
+
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes,
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
 /// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
 /// stopped or ended by PlanRequest::seconds.
 /// Told to stop by a StopScope of this thread, it ends at once with the best so far, if there is one.
 /// @param goes_on   called between rounds; false ends the search with the best so far, or soon after with the first
+/// @param known  of searches that only differ in what they look at, or in what lies in host memory; null: none
 /// @throws InputError  for an invalid problem, one of Problem::stack, or an unknown schedule or
 /// option.
 /// Complexity: by request.budget and request.seconds.
@@ -26,7 +29,8 @@ namespace tawpipe::inline v0 {
 /// const tawpipe::PlanResult found = plan(request, tawpipe::shipped_schedules());
 /// // found.plans[0].layout.mesh.tensor, found.plans[0].summary.makespan
 /// ```
-TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on);
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on,
+                               LayoutTimes* known = nullptr);
 
 /// The same on this thread only, to its end.
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry);
@@ -58,7 +62,8 @@ inline constexpr auto one_by_one = [](std::size_t count, FunctionRef<void(std::s
 
 }  // namespace detail
 
-TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on) {
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel, PlanWatcher goes_on,
+                               LayoutTimes* known) {
   const Problem& problem = request.problem;
   if (problem.stack) {
     throw InputError(
@@ -92,7 +97,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
   try {
     PlanThreads threads{stoppable};
     PlanWatcher watcher{watch};
-    PlanResult result = detail::PlanSearch{request, registry, threads, watcher}.run();
+    PlanResult result = detail::PlanSearch{request, registry, threads, watcher, known}.run();
     result.timed_out = result.stopped && is_late() && !(outer != nullptr && (*outer)());
     result.stopped = result.stopped && !result.timed_out;
     return result;

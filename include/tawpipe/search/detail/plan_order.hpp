@@ -122,6 +122,16 @@ class PlanProber {
   bool allows(const PlanLayout& layout, const ScheduleChoice& choice) const {
     return request_.allows(layout_of(layout, choice), choice);
   }
+  /// Whether ranks have stages without a layer or an edge, or all ranks such chunks: a shorter pipeline does the same.
+  bool has_empty_stages(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    if (registry_.info(choice.schedule).family != ScheduleFamily::pipeline) return false;
+    const int longest = request_.problem.model->layers + 2;
+    const auto chunks = choice.options.find("chunks");
+    const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
+    return layout.mesh.pipeline * (looped - 1) >= longest || layout.mesh.pipeline > longest;
+  }
+  /// Whether a shorter pipeline may take its place: its length was not asked for.
+  bool may_be_shorter() const { return request_.axes[static_cast<std::size_t>(MeshAxis::pipeline)] == 0; }
   Problem problem_of(const PlanLayout& layout, const ScheduleChoice& choice) const {
     return v0::problem_of(request_, layout_of(layout, choice), choice);
   }
@@ -168,10 +178,8 @@ class PlanProber {
   PlanProbe price(const PlanLayout& layout, const ScheduleChoice& choice) const {
     constexpr std::int64_t steps_of_task = 32;  // whose times take as long as a task of a bound, about
     PlanProbe found{.cost = 100};
-    const auto chunks = choice.options.find("chunks");
-    const std::int64_t looped = chunks == choice.options.end() ? 1 : to_number<std::int64_t>(chunks->second).value_or(1);
-    if (layout.mesh.pipeline * (looped - 1) >= request_.problem.model->layers + 2) {
-      found.fits = false;  // chunks without a layer or an edge come last
+    if (has_empty_stages(layout, choice)) {
+      found.fits = false;  // comes last
       return found;
     }
     const auto all = static_cast<std::int64_t>(microbatches_of(request_, layout));

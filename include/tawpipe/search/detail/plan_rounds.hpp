@@ -25,12 +25,13 @@ namespace tawpipe::inline v0::detail {
 /// the result does not depend on the number of threads.
 class PlanRounds {
  public:
-  PlanRounds(const PlanRequest& request, const Registry& registry, PlanThreads& parallel, PlanWatcher& goes_on)
+  PlanRounds(const PlanRequest& request, const Registry& registry, PlanThreads& parallel, PlanWatcher& goes_on,
+             LayoutTimes* times = nullptr)
       : request_{request},
         registry_{registry},
         parallel_{parallel},
         goes_on_{goes_on},
-        bounds_{request},
+        bounds_{request, times},
         prober_{request, registry, known_} {
     for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
       for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
@@ -86,6 +87,7 @@ class PlanRounds {
   bool is_doubled(const PlanLayout& layout, const ScheduleChoice& choice) const {
     if (layout.mesh.pipeline == 1 && has_plain_ && !registry_.info(choice.schedule).plain) return true;
     if (moves_experts(layout, choice)) return true;
+    if (prober_.may_be_shorter() && prober_.has_empty_stages(layout, choice)) return true;
     const auto shards = choice.options.find("shards");
     if (shards == choice.options.end() || shards->second != "layers") return false;
     if (request_.problem.model->layers > layout.mesh.pipeline) return false;
