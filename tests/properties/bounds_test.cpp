@@ -112,6 +112,15 @@ PlanRequest draw(Random& random) {
   return request;
 }
 
+/// No bound of a candidate, nor of its layout, is above what a simulation has.
+void check_holds(const MinNeed& need, LayoutBounds& bounds, const PlanLayout& layout, const Summary& summary) {
+  CHECK(to_seconds(need.time) <= to_seconds(summary.makespan));
+  CHECK(need.memory.value() <= summary.fullest().value());
+  CHECK((need.fits || !summary.fits()));
+  CHECK(to_seconds(bounds.min_time(layout)) <= to_seconds(summary.makespan));
+  CHECK((bounds.can_hold(layout) || !summary.fits()));
+}
+
 }  // namespace
 
 TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller") {
@@ -158,11 +167,7 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
         const Summary summary = predictor.best().summary;
         ++simulated;
         mixtures += layout.mesh.whole_experts ? 1 : 0;
-        CHECK(to_seconds(need.time) <= to_seconds(summary.makespan));
-        CHECK(need.memory.value() <= summary.fullest().value());
-        CHECK((need.fits || !summary.fits()));
-        CHECK(to_seconds(bounds.min_time(layout)) <= to_seconds(summary.makespan));
-        CHECK((bounds.can_hold(layout) || !summary.fits()));
+        check_holds(need, bounds, layout, summary);
         CHECK(any.seconds <= to_seconds(summary.makespan));
         CHECK((any.can_hold || !summary.fits()));
         closest = std::min(closest, summary.makespan / need.time);
@@ -232,11 +237,7 @@ TEST_CASE("nor is one that runs microbatches in pairs") {
         const MinNeed need = predictor.least(choice);
         const Summary summary = predictor.best().summary;
         ++simulated;
-        CHECK(to_seconds(need.time) <= to_seconds(summary.makespan));
-        CHECK(need.memory.value() <= summary.fullest().value());
-        CHECK((need.fits || !summary.fits()));
-        CHECK(to_seconds(bounds.min_time(layout)) <= to_seconds(summary.makespan));
-        CHECK((bounds.can_hold(layout) || !summary.fits()));
+        check_holds(need, bounds, layout, summary);
         closest = std::min(closest, summary.makespan / need.time);
       } catch (const InputError&) {  // the schedule does not exist for that layout
       }
