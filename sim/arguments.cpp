@@ -8,6 +8,7 @@
 #include "output_file.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/search/job_fields.hpp"
 
 namespace tawpipe::sim {
 
@@ -161,23 +162,8 @@ struct OtherName {
   std::string_view theirs;
   std::string_view ours;
 };
-/// Names of other tools for flags that mean exactly the same: accepted.
-constexpr OtherName same_flags[] = {{"--tp", "--tensor-parallel"},
-                                    {"--cp", "--context-parallel"},
-                                    {"--ep", "--expert-parallel"},
-                                    {"--pp", "--pipeline-parallel"},
-                                    {"--dp", "--data-parallel"},
-                                    {"--tensor-model-parallel-size", "--tensor-parallel"},
-                                    {"--pipeline-model-parallel-size", "--pipeline-parallel"},
-                                    {"--context-parallel-size", "--context-parallel"},
-                                    {"--expert-model-parallel-size", "--expert-parallel"},
-                                    {"--seq-length", "--sequence"},
-                                    {"--seq-len", "--sequence"},
-                                    {"--gbs", "--global-batch"},
-                                    {"--global-batch-size", "--global-batch"},
-                                    {"--mbs", "--microbatch"},
-                                    {"--micro-batch-size", "--microbatch"},
-                                    {"--precision", "--gemm-format"}};
+/// Other tools' names for flags that are no fields of a job, and mean exactly the same: accepted.
+constexpr OtherName same_flags[] = {{"--pp", "--pipeline-parallel"}, {"--pipeline-model-parallel-size", "--pipeline-parallel"}};
 /// Names for what our flags say in another way: suggested.
 constexpr OtherName like_flags[] = {{"--context-length", "--sequence"},
                                     {"--batch-size", "--global-batch"},
@@ -189,6 +175,11 @@ constexpr OtherName like_flags[] = {{"--context-length", "--sequence"},
 
 /// A flag by the name that the command has for it; others as they are.
 std::string own_flag(const CLI::App& command, const std::string& flag) {
+  if (command.get_option_no_throw(flag) != nullptr) return flag;
+  if (const JobField* const field = find_job_field(flag.substr(std::min<std::size_t>(2, flag.size())))) {
+    std::string own = concat("--", field->name);
+    if (command.get_option_no_throw(own) != nullptr) return own;
+  }
   for (const OtherName& other : same_flags) {
     if (other.theirs == flag && command.get_option_no_throw(std::string{other.ours}) != nullptr) return std::string{other.ours};
   }

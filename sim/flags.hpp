@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "mesh_request.hpp"
 #include "request.hpp"
 #include "tawpipe/core/parse_number.hpp"
 
@@ -25,9 +26,6 @@ CLI::Validator check_by(Parse parse) {
   };
   return CLI::Validator{fault, ""};
 }
-
-/// "8k" as "8192", "4M" as "4194304"; any other text as it is.
-std::string plain_tokens(const std::string& text);
 
 template <int least = 1, class Number>
 void add_count(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& type,
@@ -51,31 +49,43 @@ void add_tokens(CLI::App& app, const std::string& name, Number& value, const std
 
 void add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& text, const std::string& type,
               const std::string& group);
-/// --device, in place of what --cluster says.
-void add_device_flag(CLI::App& app, std::string& device, const std::string& group = "Problem");
-void add_inter_node_flag(CLI::App& app, std::string& speed, const std::string& group = "Problem");
+/// A field of a job (search/job_fields.hpp) as a flag of a command that keeps it in `value`.
+/// @param group  in place of the field's @param standard  in place of "{}" in its meaning
+void add_field(CLI::App& app, std::string_view name, std::string& value, std::string_view group = {});
+template <class Number>
+void add_field(CLI::App& app, std::string_view name, Number& value) {
+  const JobField& field = job_field(name);
+  add_count(app, concat("--", name), value, field.meaning, std::string{field.type}, std::string{field.group});
+}
 /// A command in the list of `parent`'s help. @param text  what it does, in a line
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text);
 /// The fraction of a device's memory that may be needed.
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
-/// --offload, what lies in host memory.
-void add_offload_flag(CLI::App& app, std::string& offload, const std::string& group);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
 /// --chart, a picture. @param what  the contents
 void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
 /// --report, one page for a browser. @param what  its contents
 void add_report_flag(CLI::App& app, std::string& report, const std::string& what);
+// Those of the command train: the same as a job's fields.
+/// --offload, what lies in host memory.
+void add_offload_flag(CLI::App& app, std::string& offload, const std::string& group);
+/// --inter-node, in place of what --cluster says.
+void add_inter_node_flag(CLI::App& app, std::string& speed, const std::string& group);
 /// The axes of the mesh around a schedule, and their order.
 void add_axis_flags(CLI::App& app, MeshRequest& request);
 /// --sequence-parallel, how tensor-parallel ranks share norms.
 void add_sequence_parallel_flag(CLI::App& app, MeshRequest& request);
 /// What the ranks that hold the same parameters share, and when it travels.
 void add_state_flags(CLI::App& app, MeshRequest& request);
-/// The flags for what is to be trained and where.
-void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
+/// The flags for what is to be trained and where: the fields of a job but noise.
+void add_problem_flags(CLI::App& app, JobTexts& job, const std::string& microbatch_default,
                        const std::string& recompute_default = "full");
+/// The same for `plan`, which searches what is not given.
+void add_planned_flags(CLI::App& app, JobTexts& job);
+/// The same for `bound`: those on which a bound depends.
+void add_bound_flags(CLI::App& app, JobTexts& job);
 /// Jitter, stragglers, interference.
-void add_noise_flags(CLI::App& app, Request& request);
+void add_noise_flags(CLI::App& app, JobTexts& job);
 /// A whole training run: its tokens, price, power, failures and checkpoints.
 void add_run_flags(CLI::App& app, RunFlags& run);
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose);

@@ -107,8 +107,8 @@ Command add_calibrate(CLI::App& parent) {
   part("--head", request->names.head, "the head");
   add_setup_flags(*app, request->setup, traces);
   add_text(*app, "--cluster", request->cluster, "That they ran on (as --cluster of simulate)", "CLUSTER", "Timelines and traces");
-  add_device_flag(*app, request->device, "Timelines and traces");
-  add_inter_node_flag(*app, request->inter_node, "Timelines and traces");
+  add_field(*app, "device", request->device, "Timelines and traces");
+  add_field(*app, "inter-node", request->inter_node, "Timelines and traces");
   add_text(*app, "--out", request->out, "Write the measured times, for --cost measured:FILE", "FILE|-", "Timelines and traces");
   finish(*app,
          "Examples:\n"
@@ -185,8 +185,8 @@ Command add_what_if(CLI::App& parent) {
   constexpr const char* of_out = "For --out";
   add_setup_flags(*app, request->setup, of_out);
   add_text(*app, "--cluster", request->cluster, "That the traces were taken on", "CLUSTER", of_out);
-  add_device_flag(*app, request->device, of_out);
-  add_inter_node_flag(*app, request->inter_node, of_out);
+  add_field(*app, "device", request->device, of_out);
+  add_field(*app, "inter-node", request->inter_node, of_out);
   add_text(*app, "--layer", request->layer, "What a profiler's traces call a layer (default layer)", "NAME", of_out);
   add_json_flag(*app, request->json, "replay, answers and ranks");
   add_report_flag(*app, request->report, "the step as traced and under each question");

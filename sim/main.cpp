@@ -191,8 +191,8 @@ int run(int argc, char** argv) {
       ->type_name("")
       ->required()
       ->group("What");
-  add_device_flag(*show, device, "What");
-  add_inter_node_flag(*show, inter_node, "What");
+  add_field(*show, "device", device, "What");
+  add_field(*show, "inter-node", inter_node, "What");
   add_json_flag(*show, json, "the cluster");
   finish(*show, "Example:\n  tawpipe topology show dgx-a100*2 --json cluster.json");
   ImportRequest importing;
@@ -200,7 +200,7 @@ int run(int argc, char** argv) {
       *topology, "import", "Read nvidia-smi topo -m, rocm-smi --showtopo, NCCL's topology XML or log, Slurm's switches, JSON");
   import->add_option("file", importing.file, "The file")->type_name("")->required()->group("What");
   add_count(*import, "--nodes", importing.nodes, "How many such nodes (default 1)", "N", "What");
-  add_device_flag(*import, importing.device, "What");
+  add_field(*import, "device", importing.device, "What");
   add_count(*import, "--nvlinks", importing.nvlinks, "NVLinks of each GPU to NVSwitches, where NCCL's XML has none", "N", "What");
   add_text(*import, "--cluster", importing.cluster, "The nodes below Slurm's switches, as --cluster of simulate", "CLUSTER",
            "What");

@@ -1,5 +1,5 @@
-// The mesh around a schedule and what its ranks share, as flags and resolved.
-// Not: the flags' declaration (flags.cpp) nor the composition itself (schedule/compose.hpp).
+// The mesh around a schedule that is executed and what its ranks share, as flags and resolved.
+// Not: a job that is predicted (search/job_fields.hpp).
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,5 @@ MeshChoice resolve_mesh(const MeshRequest& request);
 
 /// @throws InputError  if model states are to be shared out over devices of which none hold the same.
 void refuse_idle_sharding(StateSharding sharding, const Mesh& mesh);
-
-/// Whether the text is the first of two words. @throws InputError  naming the flag, if it is neither.
-bool one_of_two(std::string_view flag, const std::string& text, std::string_view yes, std::string_view no);
 
 }  // namespace tawpipe::sim

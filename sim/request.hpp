@@ -1,4 +1,4 @@
-// Shared by the commands: the flags as text, and their resolved values.
+// Shared by the commands: what is asked, as text, and its resolved values.
 // Not: the parsing of the command line (main.cpp).
 #pragma once
 
@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "mesh_request.hpp"
 #include "output_file.hpp"
 #include "run_flags.hpp"
 #include "schedules.hpp"
 #include "tawpipe/search/fwd.hpp"
+#include "tawpipe/search/job_fields.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::sim {
@@ -21,59 +21,26 @@ namespace tawpipe::sim {
 /// Exit codes of the command.
 enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
 
-/// The shared flags as given.
-struct Request : MeshRequest {
-  std::string cluster;
-  std::string device;      ///< of all nodes, in place of what `cluster` says; "": as it says, or assumed
-  std::string inter_node;  ///< of each adapter, likewise
-  std::string model;
-  std::optional<Cluster> cluster_value;    ///< instead of the name; not a flag, but Python (python/) has values
+/// What a command was asked: a job, by the texts of its fields, and what is written of the answer.
+struct Request : JobTexts {
+  std::optional<Cluster> cluster_value;    ///< instead of the field; Python (python/) has values
   std::optional<Transformer> model_value;  ///< likewise
   std::string schedule;
   std::string schedule_file;         ///< a schedule file, instead of `schedule`
   std::string comm_groups;           ///< the process groups of a schedule file that is a Chakra trace
   bool times_are_known = false;      ///< the schedule file has times of computations: no model is needed
   std::vector<std::string> options;  ///< key=value
-  std::int64_t sequence = 0;
-  std::string microbatch;    ///< sequences, "auto", or "" for the command's own default
-  double usable_memory = 0;  ///< 0: not given
-  std::int64_t global_batch = 0;
-  std::int64_t microbatches = 0;
-  std::string recompute;  ///< none, selective[:PARTS], full[:LAYERS], "auto", or "" for the command's own default
-  std::string offload = "off";
-  std::int64_t loss_chunk = 0;   ///< entries of the vocabulary at a time; 0: the model's own, all
-  std::string products;          ///< "": the model's own, 16bit
-  std::string gathered_weights;  ///< model or gemm; "": the model's own, model
-  std::string attention;         ///< fused or unfused; "": the model's own, fused
-  std::string layer_code;        ///< "": the model's own, megatron
-  std::string early_stop;        ///< on or off; "": as the layer code does
-  std::string swiglu;            ///< fused or unfused; "": as the code of the layers, a script or a file has it
-  std::string dtype;             ///< of weights and activations; "": the model's own, 16 bits
-  std::string loss_dtype;        ///< float32 or model; "": the model's own, float32
-  std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
-  bool embedding_is_layer = false;
-  bool loss_is_layer = false;
-  std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
-  std::string expert_dispatch = "all-to-all";   ///< or deepep
-  std::string expert_overlap = "off";           ///< or on, delayed
-  std::string tensor_overlap = "off";
-  std::string gradient_dtype;  ///< "": the model's
-  std::string moment_dtype;    ///< "": float32, or the model's if that is wider
-  std::string master_dtype;    ///< "": float32, where the model's is narrower
-  std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
-  std::string cost = "kernels";
-  std::string cuda_graphs = "none";  ///< layers or iteration
-  std::string hold_sms;              ///< on, off, nccl or KEY=VALUE,...; "" is nccl with kernels, else off
-  std::string limit;                 ///< of memory; "": 4 GiB, or half of this machine's if that is less
-  Noise noise;
+  std::string fold;                  ///< auto, on or off; "" is off, for commands without the flag
   RunFlags run;
-  std::string stragglers;              ///< PROBABILITYxSLOWDOWN; goes into `noise`
   std::string json;                    ///< a file, or "-" for standard output
   std::string timeline;                ///< a file
   std::string trace;                   ///< a file
   std::string report;                  ///< a file
   std::string gantt;                   ///< a file
   std::vector<std::string> arguments;  ///< of the command line, with those of a --config FILE
+
+  bool has_cluster() const { return cluster_value || has("cluster"); }
+  bool has_model() const { return model_value || has("model"); }
 };
 
 /// Whether a path is a log's by its ending.
@@ -90,9 +57,6 @@ Problem resolve(const Request& request, bool choose_microbatch, const Workload* 
 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
-
-/// Sets a model's dtype, in place of what was assumed of the one in which a file's weights are stored.
-void set_dtype(Transformer& model, Dtype dtype);
 
 /// Bytes of this machine's memory; not above 0 if unknown.
 double machine_memory();
@@ -130,12 +94,6 @@ std::string assumed_device(const Problem& problem);
 std::string describe(const Problem& problem, const Workload* work = nullptr);
 /// The same without what is computed again, where that is a part of the answer.
 std::string describe_question(const Problem& problem);
-/// --context-exchange: how, and for all-to-all+ring:INNER the inner size (0: not given).
-/// @throws InputError  for anything else
-std::pair<ContextExchange, int> parse_context_flag(const std::string& text);
-/// The same as text.
-std::string context_text(ContextExchange exchange, int inner);
-
 /// --recompute none, selective, selective:PARTS (none: its own choice), full, or full:LAYERS of
 /// each stage (0: all).
 struct RecomputeFlag {

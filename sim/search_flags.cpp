@@ -20,7 +20,9 @@ std::string parameters_text() {
   std::string text;
   for (const AxisInfo& info : sweep_parameters)
     text += concat("\n  ", info.name, std::string(20 - info.name.size(), ' '), info.meaning);
-  return text + "\n  option.KEY          an option of the schedules that have it";
+  return text +
+         "\n  option.KEY          an option of the schedules that have it\n"
+         "and each flag of a problem by its name, such as sequence or expert-dispatch (values with commas between ;)";
 }
 
 Command add_sweep(CLI::App& parent) {
@@ -54,38 +56,6 @@ Command add_sweep(CLI::App& parent) {
   return {app, [request] { return run_sweep(*request); }};
 }
 
-/// Flags of one problem whose values are searched if not given.
-void leave_open(CLI::App& app, Request& request) {
-  request.recompute = request.layout = "any";
-  request.mesh = {.tensor = 0, .context = 0, .data = 0};
-  request.expert_parallel = 0;
-  app.remove_option(app.get_option("--microbatches"));
-  const auto text = [&](const std::string& flag, const std::string& meaning) { app.get_option(flag)->description(meaning); };
-  text("--microbatch", "Sequences of one microbatch (default: the fastest that divides a replica's part of the batch)");
-  text("--recompute", "Activations computed again in the backward: none, selective[:PART,...] or full[:N] (default any)");
-  text("--tensor-parallel", "Devices that split each matrix product (default any)");
-  text("--context-parallel", "Devices that split each sequence (default any)");
-  text("--expert-parallel",
-       "Devices among which each layer's experts are divided, whole; 1: tensor-parallel devices split all of them\n"
-       "(default any)");
-  text("--data-parallel", "Replicas of the schedule, each with its part of the batch (default any)");
-  text("--layout",
-       "Which devices lie next to each other, nearest first: tensor, context, schedule, data\n"
-       "(default any of tcsd and tcds)");
-  text("--cost", "kernels (default) or roofline, with parameters as simulate takes them");
-  text("--shard-states",
-       "What data- and context-parallel devices share out: none, optimizer (ZeRO-1), gradients too (ZeRO-2) or\n"
-       "parameters too (FSDP) (default any but none)");
-  text("--offload",
-       "What lies in host memory between its uses: off, or of activations, weights and optimizer those with + between\n"
-       "(default off, optimizer or activations+optimizer)");
-  text("--layers-per-stage", "Layers of each stage, as simulate takes them (default even or auto)");
-  text("--overlap-grad-reduce",
-       "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off");
-  text("--overlap-param-gather", "New weights are gathered while the next iteration's forwards begin: on (default) or off");
-  text("--tp-comm-overlap", "Tensor-parallel collectives overlap GEMMs: on (default, where their format allows it) or off");
-}
-
 Command add_plan(CLI::App& parent) {
   const auto flags = std::make_shared<PlanFlags>();
   Request& request = flags->base;
@@ -97,15 +67,10 @@ Command add_plan(CLI::App& parent) {
       ->group("Schedule")
       ->delimiter(',');
   add_option_flag(*app, request, "every schedule that has it");
-  add_problem_flags(*app, request, "any");
-  app->get_option("--gemm-format")
-      ->description(
-          "Format of the layers' GEMMs: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of\n"
-          "several, comma-separated, the fastest")
-      ->type_name("FORMATS");
-  leave_open(*app, request);
-  const auto no_offload = std::make_shared<bool>(false);
-  app->add_flag("--no-offload", *no_offload, "Nothing lies in host memory: --offload off")
+  add_planned_flags(*app, request);
+  app->get_option("--gemm-format")->type_name("FORMATS");
+  app->add_flag_callback(
+         "--no-offload", [&request] { request.set("offload", "off"); }, "Nothing lies in host memory: --offload off")
       ->group("Problem")
       ->excludes("--offload");
   add_tokens(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "Problem");
@@ -167,29 +132,13 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-8b --sequence 8192 --global-batch 128 --train-tokens 15T\n"
          "  tawpipe plan --cluster dgx-h100x4 --price 2.5 --what-if catalogue --what-if device=B200,price=5 \\\n"
          "    --model llama-3-8b --sequence 8192 --global-batch 128");
-  return {
-      app, [flags, app, no_offload] {
-        for (const char* flag : {"--sequence-parallel", "--context-exchange", "--expert-dispatch", "--overlap-expert-all-to-all",
-                                 "--shard-states", "--reshard", "--overlap-grad-reduce", "--overlap-param-gather", "--bucket",
-                                 "--tp-comm-overlap", "--cuda-graphs", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
-          if (app->count(flag) > 0) flags->given.emplace_back(flag);
-        }
-        if (*no_offload) flags->given.emplace_back("--offload");
-        return run_plan(*flags);
-      }};
+  return {app, [flags] { return run_plan(*flags); }};
 }
 
 Command add_bound(CLI::App& parent) {
   const auto flags = std::make_shared<PlanFlags>();
   CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
-  add_problem_flags(*app, flags->base, "any");
-  for (const char* flag : {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel",
-                           "--expert-parallel", "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange",
-                           "--expert-dispatch", "--overlap-expert-all-to-all", "--shard-states", "--reshard",
-                           "--overlap-grad-reduce", "--overlap-param-gather", "--bucket", "--tp-comm-overlap", "--hold-sms"}) {
-    app->remove_option(app->get_option(flag));
-  }
-  app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");
+  add_bound_flags(*app, flags->base);
   add_tokens(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "Problem");
   add_json_flag(*app, flags->base.json, "the bound with what it follows from");
   add_config_flag(*app);

@@ -122,8 +122,8 @@ Comparison compare(const sim::Request& request, const std::vector<std::string>& 
 /// The names of values, for the commands that are shown.
 sim::PlanFlags named(sim::PlanFlags flags) {
   sim::Request& base = flags.base;
-  if (base.cluster.empty() && base.cluster_value) base.cluster = base.cluster_value->name();
-  if (base.model.empty() && base.model_value) base.model = base.model_value->name;
+  if (!base.has("cluster") && base.cluster_value) base.set("cluster", base.cluster_value->name());
+  if (!base.has("model") && base.model_value) base.set("model", base.model_value->name);
   return flags;
 }
 
@@ -190,8 +190,7 @@ void bind_plan(nb::module_& module) {
       .def_rw("strict", &sim::PlanFlags::strict)
       .def_rw("vocab_size", &sim::PlanFlags::vocab_size)
       .def_rw("step_time", &sim::PlanFlags::step_time)
-      .def_rw("emit", &sim::PlanFlags::emit)
-      .def_rw("given", &sim::PlanFlags::given);
+      .def_rw("emit", &sim::PlanFlags::emit);
   module.def("plan", &planned, "flags"_a);
   module.def("bound", &bounded, "flags"_a);
 }

@@ -9,6 +9,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -65,6 +66,11 @@ nb::object task_dtype() {
   layout["offsets"] = offsets;
   layout["itemsize"] = sizeof(Task);
   return nb::module_::import_("numpy").attr("dtype")(layout);
+}
+
+std::string_view name_of(FieldKind kind) {
+  constexpr std::string_view names[] = {"text", "count", "tokens", "fraction", "number", "flag"};
+  return names[static_cast<int>(kind)];
 }
 
 Diagnostics validated(const Schedule& schedule, const Cluster* cluster) {
@@ -128,57 +134,38 @@ void bind_problem(nb::module_& module) {
   nb::class_<sim::Request>(module, "Request")
       .def(nb::init<>())
       .def_rw("run", &sim::Request::run)
-      .def_rw("cluster", &sim::Request::cluster)
-      .def_rw("model", &sim::Request::model)
       .def_rw("cluster_value", &sim::Request::cluster_value)
       .def_rw("model_value", &sim::Request::model_value)
       .def_rw("schedule", &sim::Request::schedule)
       .def_rw("options", &sim::Request::options)
-      .def_rw("sequence", &sim::Request::sequence)
-      .def_rw("microbatch", &sim::Request::microbatch)
-      .def_rw("usable_memory", &sim::Request::usable_memory)
-      .def_rw("global_batch", &sim::Request::global_batch)
-      .def_rw("microbatches", &sim::Request::microbatches)
-      .def_rw("recompute", &sim::Request::recompute)
-      .def_rw("offload", &sim::Request::offload)
       .def_rw("fold", &sim::Request::fold)
-      .def_rw("cost", &sim::Request::cost)
-      .def_rw("cuda_graphs", &sim::Request::cuda_graphs)
-      .def_rw("hold_sms", &sim::Request::hold_sms)
-      .def_rw("layout", &sim::Request::layout)
-      .def_rw("sequence_parallel", &sim::Request::sequence_parallel)
-      .def_rw("context_exchange", &sim::Request::context_exchange)
-      .def_rw("expert_dispatch", &sim::Request::expert_dispatch)
-      .def_rw("overlap_expert_all_to_all", &sim::Request::expert_overlap)
-      .def_rw("shard_states", &sim::Request::shard_states)
-      .def_rw("reshard", &sim::Request::reshard)
-      .def_rw("overlap_grad_reduce", &sim::Request::overlap_gradients)
-      .def_rw("overlap_param_gather", &sim::Request::overlap_gathers)
-      .def_rw("bucket", &sim::Request::bucket)
-      .def_rw("tp_comm_overlap", &sim::Request::tensor_overlap)
-      .def_rw("gemm_format", &sim::Request::products)
-      .def_rw("gathered_weights", &sim::Request::gathered_weights)
-      .def_rw("swiglu", &sim::Request::swiglu)
-      .def_rw("attention", &sim::Request::attention)
-      .def_rw("layer_code", &sim::Request::layer_code)
-      .def_rw("early_stop", &sim::Request::early_stop)
-      .def_rw("gradient_dtype", &sim::Request::gradient_dtype)
-      .def_rw("moment_dtype", &sim::Request::moment_dtype)
-      .def_rw("master_dtype", &sim::Request::master_dtype)
-      .def_rw("dtype", &sim::Request::dtype)
-      .def_rw("loss_dtype", &sim::Request::loss_dtype)
-      .def_rw("loss_chunk", &sim::Request::loss_chunk)
-      .def_rw("layers_per_stage", &sim::Request::layers_per_stage)
-      .def_prop_rw(
-          "tensor_parallel", [](const sim::Request& request) { return request.mesh.tensor; },
-          [](sim::Request& request, int n) { request.mesh.tensor = n; })
-      .def_prop_rw(
-          "context_parallel", [](const sim::Request& request) { return request.mesh.context; },
-          [](sim::Request& request, int n) { request.mesh.context = n; })
-      .def_rw("expert_parallel", &sim::Request::expert_parallel)
-      .def_prop_rw(
-          "data_parallel", [](const sim::Request& request) { return request.mesh.data; },
-          [](sim::Request& request, int n) { request.mesh.data = n; });
+      .def(
+          "set",
+          [](sim::Request& request, const std::string& name, const std::string& text) {
+            const JobField* const found = find_job_field(name);
+            if (found == nullptr) throw InputError(concat("no field of a job is called ", quote(name)));
+            const JobField& field = *found;
+            check_number(field, field.kind == FieldKind::tokens ? plain_tokens(text) : text, name);
+            request.set(field.name, text);
+          },
+          "field"_a, "text"_a, "Sets a field of a job (fields()) to a text, as its flag does. Raises InputError.");
+  module.def("fields", [] {
+    nb::list all;
+    for (const JobField& field : job_fields()) {
+      std::string name{field.name};
+      std::replace(name.begin(), name.end(), '-', '_');
+      nb::dict row;
+      row["name"] = nb::cast(name);
+      row["group"] = nb::cast(field.group);
+      row["type"] = nb::cast(field.type);
+      row["meaning"] = nb::cast(field.meaning);
+      row["kind"] = nb::cast(name_of(field.kind));
+      row["words"] = nb::cast(field.value.words);
+      row["bounds"] = nb::cast(field.bounds);
+      all.append(row);
+    }
+    return all;
+  });
 }
 
 void bind_schedule(nb::module_& module) {

@@ -13,6 +13,8 @@ Clusters and models are named as in the command (`clusters()`, `models()`), read
 from __future__ import annotations
 
 import html
+import inspect
+import itertools
 import json
 import operator
 import os
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosis", "Error", "Findings", "InputError", "Model",
            "Bound", "OrderProof", "Plans", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "bound", "cluster",
-           "clusters", "compare", "devices", "doctor", "model", "models", "plan", "prove", "read_schedule", "run", "schedules", "simulate", "validate"]
+           "clusters", "compare", "devices", "doctor", "model", "models", "plan", "prove", "read_schedule", "run",
+           "schedules", "simulate", "sweep", "validate"]
 
 ClusterLike = Union[str, os.PathLike, Mapping[str, Any], Cluster]
 ModelLike = Union[str, os.PathLike, Mapping[str, Any], Model]
 Options = Mapping[str, object]
-Switch = Union[str, int, bool]
+Field = Union[str, int, float, bool, None]
 
 
 class Table(Sequence):
@@ -236,91 +239,68 @@ def models() -> Table:
     return Table(_core.list("models"), ["name", "parameters", "layers", "hidden", "description"])
 
 
-def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
-            microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
-            tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
-            recompute: str = "", offload: str = "off", gemm_format: str = "", gathered_weights: str = "", swiglu: str = "",
-            attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
-            loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-            cuda_graphs: str = "none", hold_sms: str = "", **switches: Switch) -> Comparison:
+def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, options: Options | None = None,
+            baselines: bool = False, **fields: Field) -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
         names: Schedules, with options as in "1f1b:overlap=on"; none: tawpipe, weipipe, fsdp, 1f1b and gpipe, or with
             `expert_parallel` > 1, where weights stay, 1f1b, gpipe, interleaved-1f1b, zb-h1 and zb-v.
-        sequence: Tokens of one sequence.
-        global_batch: Sequences of one iteration; or give `microbatches`.
-        microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
-        recompute: "none", "selective", "selective:mlp,...", "full", "full:4" or "auto"; "": auto, or full with `baselines`.
         options: Options that each schedule gets that has them.
-        expert_parallel: Devices among which each layer's experts are divided, whole: tensor x context ones or a multiple, whose
-            other devices have sequences of their own; 1: tensor-parallel devices split all experts (docs/mesh.md).
         baselines: Each with full recomputation and its standard options, or as `tawpipe reproduce tawpipe` runs it, in place of
             its best.
-        offload: What lies in host memory between its uses: "activations", "activations:20" (of each device's first 20 layers), "optimizer" or both with "+".
-        gemm_format: Format of the layers' GEMMs: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
-        gathered_weights: "gemm": FSDP gathers the layers' weights in the 8 bits of their GEMMs; "" or "model": the model's.
-        swiglu: "fused" or "unfused": whether layers keep silu(gate); "": fused, as frameworks run it.
-        attention: "fused" (default) or "unfused": whether the scores of all pairs of tokens are written.
-        layer_code: Whose kernels run the layers: "megatron" (default), "megatron-unfused", "torchtitan", "torchtitan-eager",
-            "composer" or "tawpipe" (this library's own, as `tawpipe train` runs them).
-        early_stop: Whether full recomputation leaves out a layer's last product; None: as the layer code does.
-        dtype: Of weights and activations, "bfloat16", "float16" or "float32"; "": the model's, in 16 bits where a config.json
-            stores more.
-        loss_dtype: "float32" (default) or "model": whether cross entropy works on a float32 copy of the logits.
-        gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).
-        usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
-        cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
-            "measured:FILE" (docs/costs.md).
-        cuda_graphs: What is launched as CUDA graphs: "layers" or "iteration".
-        hold_sms: "": SMs that collectives hold slow computations beside them as measured, with cost "kernels"; "off"; "on":
-            all communications, while they wait too; or "ctas=8,...", "nccl,copy-engines=node,..." (docs/sweeps.md).
-        switches: Of the layout, as the command's flags: layout, sequence_parallel, context_exchange, expert_dispatch,
-            overlap_expert_all_to_all, shard_states, reshard, overlap_grad_reduce, overlap_param_gather, bucket, tp_comm_overlap, layers_per_stage, loss_chunk.
+        fields: Of the job, as the command's flags; microbatch and recompute are chosen where they are not given.
 
     Raises:
         InputError: For anything missing or impossible.
     """
-    request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format,
-                       gathered_weights, swiglu, expert_parallel)
-    _set_switches(request, switches)
-    _set_code(request, attention, layer_code, early_stop)
-    _put(request, cuda_graphs=cuda_graphs)
-    _set_dtypes(request, dtype, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
+    request = _request("compare", cluster, model, options, fields)
     if not isinstance(baselines, bool):
         raise _wrong("baselines", "a bool", baselines)
     return Comparison(_core.compare(request, _names("schedules", names), baselines))
 
 
-def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
-             global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
-             tensor_parallel: int = 1, context_parallel: int = 1, expert_parallel: int = 1, data_parallel: int = 1,
-             recompute: str = "full", offload: str = "off", gemm_format: str = "", gathered_weights: str = "", swiglu: str = "",
-             attention: str = "", layer_code: str = "", early_stop: bool | None = None, dtype: str = "",
-             loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "", master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels",
-             cuda_graphs: str = "none", hold_sms: str = "", fold: str = "off", price: float | str = 0,
-             train_tokens: int | str = 0, run: Options | None = None, **switches: Switch) -> Prediction:
+def sweep(*names: str, vary: Mapping[str, Iterable[Field]], cluster: ClusterLike, model: ModelLike | None = None,
+          options: Options | None = None, **fields: Field) -> Table:
+    """compare() at each combination of values: a dict for each point and schedule, with the values of `vary` in front.
+
+    >>> tawpipe.sweep("1f1b", "fsdp", vary={"sequence": [4096, 8192], "recompute": ["none", "full"]}, cluster="2x4",
+    ...               model="llama-8x512", global_batch=32)
+
+    Args:
+        vary: Fields of the job, also cluster and model, and the values of each.
+
+    The others are those of `compare`.
+
+    Raises:
+        InputError: For anything missing or impossible.
+    """
+    rows = []
+    for values in itertools.product(*vary.values()):
+        point = dict(zip(vary, values))
+        given = {"cluster": cluster, "model": model, **fields, **point}
+        rows += [{**point, **row} for row in compare(*names, options=options, **given)]
+    return Table(rows, [*vary, "label", "makespan_s", "tokens_per_device_per_second", "microbatch_size", "out_of_memory"])
+
+
+def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, options: Options | None = None,
+             fold: str = "off", price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
+             **fields: Field) -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
+        options: Of the schedule.
         fold: "auto" simulates devices that do the same once, where that is exact.
         price, train_tokens, run: As of `plan`.
-
-    The others are those of `compare`. A Schedule keeps the model and batch that it was made for.
+        fields: Of the job, as the command's flags. A Schedule keeps the model and batch that it was made for.
 
     Raises:
         InputError: For anything missing or impossible.
         ScheduleError: For a schedule that cannot run.
     """
-    request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format,
-                       gathered_weights, swiglu, expert_parallel)
-    _set_switches(request, switches)
-    _set_code(request, attention, layer_code, early_stop)
-    _put(request, fold=fold, cuda_graphs=cuda_graphs)
+    request = _request("simulate", cluster, model, options, fields)
+    _put(request, fold=fold)
     _set_run(request, train_tokens=train_tokens, price=price, **(run or {}))
-    _set_dtypes(request, dtype, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
     if not isinstance(schedule, str):
@@ -329,31 +309,19 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     return _core.simulate(request)
 
 
-def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0, tokens: int = 0,
-         schedules: Sequence[str] = (), options: Options | None = None, microbatch: int | str = "auto",
-         tensor_parallel: int = 0, context_parallel: int = 0, expert_parallel: int = 0, pipeline_parallel: int = 0,
-         data_parallel: int = 0, layout: str = "any", recompute: str = "any", offload: str = "off",
-         sequence_parallel: bool | None = None, shard_states: str | None = None, reshard: str | None = None,
-         overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None, bucket: int | None = None,
-         tp_comm_overlap: bool | None = None, cuda_graphs: str | None = None, gemm_format: str = "", gathered_weights: str = "",
-         swiglu: str = "", attention: str = "", layer_code: str = "", early_stop: bool | None = None,
-         gradient_dtype: str | None = None, moment_dtype: str | None = None, master_dtype: str | None = None,
-         dtype: str = "", loss_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "",
-         price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
-         what_if: Sequence[str] = (),
-         today: str | os.PathLike | None = None, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
-         strict: bool = False, vocab_size: int = 0, step_time: str = "", emit: str | None = None, top: int = 5,
-         budget: int = 0, seconds: int = 0, threads: int = 0, context_exchange: str | None = None, expert_dispatch: str | None = None,
-         overlap_expert_all_to_all: str | bool | None = None, layers_per_stage: str | None = None, loss_chunk: int | None = None) -> Plans:
+def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 0, schedules: Sequence[str] = (),
+         options: Options | None = None, pipeline_parallel: int = 0, price: float | str = 0, train_tokens: int | str = 0,
+         run: Options | None = None, what_if: Sequence[str] = (), today: str | os.PathLike | None = None,
+         args: Sequence[str] = (), env: Mapping[str, str] | None = None, strict: bool = False, vocab_size: int = 0,
+         step_time: str = "", emit: str | None = None, top: int = 5, budget: int = 0, seconds: int = 0, threads: int = 0,
+         **fields: Field) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
     Args:
         tokens: Tokens of one iteration, in place of `global_batch`.
         schedules: Those that may be chosen, as compare names them; none: all that docs/search_space.md lists.
-        tensor_parallel, context_parallel, expert_parallel, pipeline_parallel, data_parallel: A size that the answer must have;
-            0: any.
-        sequence_parallel, overlap_grad_reduce, ...: None: as the command has it without the flag.
-        bucket: Parameters that early sums and gathers of the first stage carry at least; 0: all.
+        options: Of every schedule that has them.
+        pipeline_parallel: The schedule's own devices; 0: any.
         price: Of a device's hour, such as 2.5 or "2.5USD": adds the price of a billion tokens, and of the run.
         train_tokens: Of a whole run, such as "15T": the answer's "run" has its days, device-hours, price, energy and what
             failures take (docs/run_cost.md).
@@ -372,34 +340,15 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
         top: Plans that are kept.
         budget: Tasks that may be looked at; 0: the command's own.
         seconds: The same by the clock; 0: no limit.
-
-    The others are those of `compare`.
+        fields: Of the job, as the command's flags; what is not given is searched.
 
     Raises:
         InputError: For anything missing or impossible.
     """
     flags = _core.PlanFlags()
-    base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
-                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format, gathered_weights, swiglu,
-                    expert_parallel)
-    _set_code(base, attention, layer_code, early_stop)
-    _put(base, layout=layout, dtype=dtype, loss_dtype=loss_dtype)
-    switches = {name: value for name, value in (
-        ("sequence_parallel", sequence_parallel), ("context_exchange", context_exchange),
-        ("expert_dispatch", expert_dispatch), ("overlap_expert_all_to_all", overlap_expert_all_to_all),
-        ("shard_states", shard_states), ("reshard", reshard),
-        ("overlap_grad_reduce", overlap_grad_reduce), ("overlap_param_gather", overlap_param_gather),
-        ("bucket", bucket), ("tp_comm_overlap", tp_comm_overlap), ("layers_per_stage", layers_per_stage),
-        ("loss_chunk", loss_chunk)) if value is not None}
-    _set_switches(base, switches)
-    dtypes = {name: value for name, value in (
-        ("cuda_graphs", cuda_graphs), ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
-        ("master_dtype", master_dtype)) if value is not None}
-    _put(base, **dtypes)
+    base = _request("plan", cluster, model, options, fields)
     _set_run(base, train_tokens=train_tokens, price=price, **(run or {}))
-    given = ["--" + name.replace("_", "-") for name in (*switches, *dtypes)]
     flags.base = base
-    flags.given = given
     flags.schedules = _names("schedules", schedules)
     flags.what_if = _names("what_if", what_if)
     flags.args = _names("args", args)
@@ -411,18 +360,18 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     return Plans(*_core.plan(flags))
 
 
-def bound(*, cluster: ClusterLike, model: ModelLike, sequence: int, global_batch: int = 0, tokens: int = 0,
-          usable_memory: float = 0, cost: str = "kernels") -> Bound:
+def bound(*, cluster: ClusterLike, model: ModelLike, tokens: int = 0, **fields: Field) -> Bound:
     """A time that no schedule of any kind is faster than, with the numbers that it follows from (docs/bounds.md).
 
-    The arguments are those of `plan`.
+    Args:
+        tokens: Tokens of one iteration, in place of `global_batch`.
+        fields: Of the job, as the command's flags, as far as a bound depends on them.
 
     Raises:
         InputError: For anything missing or impossible.
     """
     flags = _core.PlanFlags()
-    flags.base = _request(cluster, model, sequence, global_batch, 0, "auto", None, 1, 1, 1, "full", "off", usable_memory, cost,
-                          "")
+    flags.base = _request("bound", cluster, model, None, fields)
     _put(flags, tokens=tokens)
     answer, text, complaint = _core.bound(flags)
     return Bound(answer, text + complaint)
@@ -518,40 +467,55 @@ def _names(name: str, values: object) -> list[str]:
     return names
 
 
-def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, gemm_format="",
-             gathered_weights="", swiglu="", expert_parallel=1) -> _core.Request:
+_FIELDS = {row["name"]: row for row in _core.fields()}
+"""The fields of a job by their names here: the command's flags, with '_' for '-'."""
+_BY_CALL = {call: [name for name, row in _FIELDS.items()
+                   if name not in ("cluster", "model") and (row["bounds"] or call != "bound")
+                   and (row["group"] != "Noise" or call in ("compare", "sweep", "simulate"))]
+            for call in ("compare", "sweep", "simulate", "plan", "bound")}
+
+
+def _request(call, given_cluster, given_model, options, fields) -> _core.Request:
+    for name in fields:
+        if name not in _BY_CALL[call]:
+            raise TypeError(f"unexpected argument {name!r}; fields of the job are {', '.join(_BY_CALL[call])}")
     request = _core.Request()
-    request.cluster_value = cluster(given_cluster)
+    where = {name: fields[name] or "" for name in ("device", "inter_node") if name in fields}
+    request.cluster_value = cluster(given_cluster, **where)
     request.model_value = model(given_model) if given_model is not None else None
     if not isinstance(options, (Mapping, type(None))):
         raise _wrong("options", "a dict", options)
     request.options = [f"{key}={_option(value)}" for key, value in (options or {}).items()]
-    _put(request, sequence=sequence, global_batch=global_batch, microbatches=microbatches, microbatch=str(microbatch),
-         tensor_parallel=tensor_parallel, context_parallel=context_parallel, expert_parallel=expert_parallel,
-         data_parallel=data_parallel, recompute=recompute, offload=offload, gemm_format=gemm_format,
-         gathered_weights=gathered_weights, swiglu=swiglu, usable_memory=usable_memory, cost=cost, hold_sms=hold_sms)
+    for name, value in fields.items():
+        text = _field_text(_FIELDS[name], value)
+        if text and name not in where:
+            request.set(name, text)
     return request
 
 
-_SWITCHES = ("layout", "sequence_parallel", "context_exchange", "expert_dispatch", "overlap_expert_all_to_all",
-             "shard_states", "reshard",
-             "overlap_grad_reduce", "overlap_param_gather", "bucket", "tp_comm_overlap", "layers_per_stage", "loss_chunk")
-
-
-def _set_switches(request, switches) -> None:
-    for name, value in switches.items():
-        if name not in _SWITCHES:
-            raise TypeError(f"unexpected argument {name!r}; switches are {', '.join(_SWITCHES)}")
-        _put(request, **{name: value if name in ("bucket", "loss_chunk") else _option(value)})
-
-
-def _set_code(request, attention, layer_code, early_stop) -> None:
-    _put(request, attention=attention, layer_code=layer_code, early_stop="" if early_stop is None else _option(early_stop))
-
-
-def _set_dtypes(request, dtype, loss, gradient, moment, master) -> None:
-    _put(request, dtype=dtype, loss_dtype=loss, gradient_dtype=gradient, moment_dtype=moment, master_dtype=master)
+def _field_text(field, value: Field) -> str:
+    """The text of a field's flag; "": it is not given. 0 is nothing where a number is at least 1."""
+    name, kind = field["name"], field["kind"]
+    switch = kind == "flag" or "on" in field["words"]
+    whole = kind in ("count", "tokens") or field["type"].startswith("N|")
+    if value is None or value == "" or (value is False and kind == "flag"):
+        return ""
+    if isinstance(value, bool):
+        if not switch:
+            raise _wrong(name, "a number" if whole or kind != "text" else "a str", value)
+        return _option(value)
+    if isinstance(value, str) and (kind in ("text", "tokens") or value in ("on", "off")[:2 * switch]):
+        return value
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        if whole:
+            return "" if value == 0 and name not in ("bucket", "seed") else str(operator.index(value))
+        if kind in ("fraction", "number"):
+            return "" if value == 0 else repr(float(value))
+    except (TypeError, ValueError):
+        pass
+    raise _wrong(name, {"count": "an int", "tokens": "an int or a str", "fraction": "a number", "number": "a number"}.get(kind, "a str"), value)
 
 
 def _set_run(request, **run: object) -> None:
@@ -621,7 +585,25 @@ Cluster.__repr__ = lambda self: f"{self.name}: {self.nodes} nodes, {self.ranks} 
 Model.__repr__ = lambda self: f"{self.name}: {self.parameters:,} parameters, {self.dtype}"
 Timeline.__repr__ = lambda self: f"timeline of {len(self.start):,} tasks, {self.makespan_s:.6g} s"
 
+
+
+def _with_fields(call):
+    """Shows a call's fields of the job in its signature and its help."""
+    signature = inspect.signature(call)
+    fields = [_FIELDS[name] for name in _BY_CALL[call.__name__]]
+    kinds = {"count": "int | None", "tokens": "int | str | None", "fraction": "float | None", "number": "float | None", "flag": "bool"}
+    words = [inspect.Parameter(field["name"], inspect.Parameter.KEYWORD_ONLY, default=False if field["kind"] == "flag" else None,
+                               annotation=kinds.get(field["kind"], "str | bool | None" if "on" in field["words"] else "str | None"))
+             for field in fields]
+    call.__signature__ = signature.replace(parameters=[*list(signature.parameters.values())[:-1], *words])
+    meanings = "".join(f"\n        {field['name']}: {' '.join(field['meaning'].split()).replace(' (default {})', '')}" for field in fields)
+    call.__doc__ += f"\n    Fields of the job:{meanings}\n    "
+
+
+for _call in (compare, sweep, simulate, plan, bound):
+    _with_fields(_call)
+
 # What the library's messages call flags are these arguments.
 _core.name_arguments([name for call in (cluster, compare, simulate, plan, bound, prove)
                       for name in call.__code__.co_varnames[:call.__code__.co_argcount + call.__code__.co_kwonlyargcount]]
-                     + list(_SWITCHES))
+                     + list(_FIELDS))

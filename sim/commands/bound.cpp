@@ -123,7 +123,7 @@ std::string gap_text(const Summary& best, double bound) {
 
 BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style) {
   Request request = flags.base;
-  request.global_batch = batch_of_tokens(flags);
+  if (flags.tokens > 0) request.set("global-batch", concat(batch_of_tokens(flags)));
   const Problem problem = resolve(request, true);
   if (!problem.model) throw InputError("--model is missing; give a name (tawpipe list models) or a config.json");
   const TrainingBound bound = training_bound(problem);

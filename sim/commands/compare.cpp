@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "../mesh_request.hpp"
 #include "../parallel.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"

@@ -73,26 +73,14 @@ std::vector<std::string> option_keys(const std::vector<std::string>& words) {
   return keys;
 }
 
-/// The values of flags whose type does not list them.
+/// The values of flags that are no fields of a job.
 const std::map<std::string_view, std::vector<std::string>>& known_values() {
   using tawpipe::detail::names_of;
   static const std::map<std::string_view, std::vector<std::string>> values{
-      {"--recompute", names_of<Recompute, recompute_policies>()},
-      {"--offload", {"off", "activations", "weights", "optimizer", "activations+optimizer", "weights+optimizer"}},
-      {"--context-exchange", names_of<ContextExchange, context_exchanges>()},
-      {"--expert-dispatch", names_of<ExpertDispatch, expert_dispatches>()},
-      {"--overlap-expert-all-to-all", names_of<ExpertOverlap, expert_overlaps>()},
-      {"--shard-states", names_of<StateSharding, state_shardings>()},
-      {"--reshard", names_of<Reshard, reshards>()},
-      {"--gemm-format", names_of<ProductFormat, product_formats>()},
-      {"--layer-code", names_of<LayerCode, layer_codes>()},
       {"--emit", names_of<Framework, frameworks>()},
-      {"--cost", {"kernels", "roofline", "fixed:", "measured:"}},
       {"--backend", {"host", "mpi", "cuda"}},
       {"--semantics", names_of<CallSemantics, call_semantics>()},
       {"--communicators", names_of<CallCommunicators, call_communicators>()},
-      {"--microbatch", {"auto"}},
-      {"--usable-memory", {}},
   };
   return values;
 }
@@ -117,6 +105,8 @@ std::vector<std::string> values_of(const CLI::Option& option, const std::vector<
     return names;
   }
   if (const auto known = known_values().find(flag); known != known_values().end()) return known->second;
+  const JobField* const field = find_job_field(flag.substr(std::min<std::size_t>(2, flag.size())));
+  if (field != nullptr && !field->value.words.empty()) return field->value.words;
   std::vector<std::string> values = words_of(option.get_type_name(), '|');
   std::erase_if(values, [](const std::string& value) {
     return std::any_of(value.begin(), value.end(), [](char c) { return (c >= 'A' && c <= 'Z') || c == '-' || c == '.'; });

@@ -57,7 +57,7 @@ std::vector<ScheduleChoice> compared_entries(const Request& request, const std::
   static const std::vector<std::string> usual{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
   // Where devices have experts of their own, weights stay.
   static const std::vector<std::string> staying{"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-v"};
-  const std::vector<std::string>& by_default = request.expert_parallel > 1 ? staying : usual;
+  const std::vector<std::string>& by_default = request.count("expert-parallel") > 1 ? staying : usual;
   return parse_entries(schedules.empty() ? by_default : schedules, parse_options(request.options), automatic);
 }
 

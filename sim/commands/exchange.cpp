@@ -36,7 +36,7 @@ Schedule requested_schedule(const Request& request) {
     if (file.trace) return import_chakra(*file.trace).schedule;
     // JSON is whole; rows become a schedule of equal stages if no cluster and no model is given.
     if (file.schedule) return std::move(*file.schedule);
-    if (request.cluster.empty() && request.model.empty()) {
+    if (!request.has("cluster") && !request.has("model")) {
       return pytorch_pipeline(*file.rows, std::nullopt, {}, one_line(file.path));
     }
     return load_schedule_file(request, std::move(file)).schedule;
@@ -139,22 +139,24 @@ void check_known_work(const Request& given, const Workload& known, const std::st
   };
   const Batch& batch = known.batch();
   const std::optional<Transformer> own = transformer_of(known.model());
-  if (!given.model.empty()) {
-    const Transformer asked = resolve_model(given.model);
+  if (given.has("model")) {
+    const Transformer asked = resolve_model(given.text("model"));
     agree("--model", !own || !detail::same_sizes(asked, *own) || !detail::same_details(asked, *own), known.model().name);
   }
-  agree("--sequence", given.sequence > 0 && given.sequence != batch.sequence, batch.sequence);
-  agree("--global-batch", given.global_batch > 0 && given.global_batch != batch.global_batch, batch.global_batch);
-  agree("--microbatches", given.microbatches > 0 && given.microbatches != known.microbatches(), known.microbatches());
-  const auto size = to_number<std::int64_t>(given.microbatch);
-  agree("--microbatch", size && *size != batch.microbatch_size, batch.microbatch_size);
-  agree(
-      "--recompute",
-      !given.recompute.empty() && given.recompute != "auto" && parse_recompute_flag(given.recompute).policy != known.recompute(),
-      name(known.recompute()));
+  const auto agree_number = [&](const char* field, std::int64_t said) {
+    const std::int64_t asked = given.count(field);
+    agree(concat("--", field).c_str(), asked > 0 && asked != said, said);
+  };
+  agree_number("sequence", batch.sequence);
+  agree_number("global-batch", batch.global_batch);
+  agree_number("microbatches", known.microbatches());
+  agree_number("microbatch", batch.microbatch_size);
+  const std::string recompute = given.text("recompute");
+  agree("--recompute", recompute != "" && recompute != "auto" && parse_recompute_flag(recompute).policy != known.recompute(),
+        name(known.recompute()));
   const std::string_view products = name(own ? own->products : ProductFormat::bits16);
-  agree("--gemm-format", !given.products.empty() && given.products != products, products);
-  if (given.offload != "off") throw InputError("--offload has no effect with --schedule-file; leave one of the two out");
+  agree("--gemm-format", given.has("gemm-format") && given.text("gemm-format") != products, products);
+  if (given.text("offload") != "off") throw InputError("--offload has no effect with --schedule-file; leave one of the two out");
 }
 
 }  // namespace
@@ -176,8 +178,8 @@ FileProblem load_schedule_file(const Request& given, ScheduleFile file) {
   }
   if (const Workload* const known = file.workload(); known != nullptr && !known->is_abstract())
     check_known_work(given, *known, one_line(file.path));
-  const bool batch_is_given = request.global_batch > 0 || request.microbatches > 0;
-  if (file.workload() == nullptr && !batch_is_given) request.microbatches = file.microbatches();
+  const bool batch_is_given = request.has("global-batch") || request.has("microbatches");
+  if (file.workload() == nullptr && !batch_is_given) request.set("microbatches", concat(file.microbatches()));
   Problem problem = resolve(request, false, file.workload());
   Schedule schedule = make_schedule(std::move(file), problem, !times.empty());
   return {std::move(problem), std::move(schedule), std::move(times)};

@@ -110,10 +110,10 @@ int run_explain(const std::string& name) {
   Request request;
   request.schedule = name;
   const ScheduleChoice choice = named_schedule(request);
-  request.cluster = "2x2";
-  request.microbatches = 8;
-  request.cost = example_cost;
-  request.recompute = "none";
+  request.set("cluster", "2x2");
+  request.set("microbatches", "8");
+  request.set("cost", example_cost);
+  request.set("recompute", "none");
   Problem problem = resolve(request, false);
   problem.schedules = {choice};
   const Prediction prediction = predict(problem);
@@ -128,8 +128,8 @@ int run_explain(const std::string& name) {
   const auto& tasks = prediction.schedule.tasks();
   if (std::any_of(tasks.begin(), tasks.end(),
                   [](const Task& task) { return moves_weights(task) && task.payload == Payload::weights; })) {
-    request.microbatches = 4;
-    request.cost = moving_cost;
+    request.set("microbatches", "4");
+    request.set("cost", moving_cost);
     problem = resolve(request, false);
     problem.schedules = {choice};
     text += fmt::format("\n4 microbatches, a second for each message, half a second for each character:\n\n{}\n",

@@ -125,7 +125,7 @@ int run_graph_simulate(const GraphRequest& request) {
 }
 
 int run_graph_export(Request request, const std::string& out) {
-  if (request.hold_sms.empty()) request.hold_sms = "off";  // a plain graph cannot express it
+  if (!request.has("hold-sms")) request.set("hold-sms", "off");  // a plain graph cannot express it
   const ScheduleChoice choice = named_schedule(request);
   Problem problem = resolve(request, false);
   problem.schedules = {choice};

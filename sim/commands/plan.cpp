@@ -166,11 +166,11 @@ std::vector<PlanFlags> flags_of_devices(const PlanFlags& flags) {
   std::vector<PlanFlags> all;
   for (const int devices : devices_of(flags, node)) {
     all.push_back(flags);
-    all.back().base.cluster = with_nodes(flags.base.cluster, devices / node);
+    all.back().base.set("cluster", with_nodes(flags.base.text("cluster"), devices / node));
     all.back().top = 1;
-    for (const std::string_view format : split(flags.base.products, ',')) {
+    for (const std::string_view format : split(flags.base.text("gemm-format"), ',')) {
       PlanFlags one = all.back();
-      one.base.products = format;
+      one.base.set("gemm-format", std::string{format});
       resolve_plan(one);
     }
   }

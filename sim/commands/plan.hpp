@@ -2,10 +2,8 @@
 // Not: its flags (../search_flags.cpp) nor the search (search/plan.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "../request.hpp"
@@ -14,7 +12,7 @@
 namespace tawpipe::sim {
 
 struct PlanFlags {
-  Request base;                        ///< "any" and 0 mean: to be searched
+  Request base;                        ///< what it does not say, or says as "any", is searched
   int pipeline = 0;                    ///< --pipeline-parallel; 0: any
   std::int64_t tokens = 0;             ///< --tokens: the global batch in tokens
   std::vector<std::string> schedules;  ///< --schedules; none: planned_schedules()
@@ -27,13 +25,10 @@ struct PlanFlags {
   std::int64_t vocab_size = 0;         ///< --vocab-size, where it names a tokenizer only
   std::string step_time;               ///< --step-time: measured, of what --today runs
   std::string emit;                    ///< --emit, a framework
-  std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not override
   int top = 5;                         ///< --top: number of plans shown
   std::int64_t budget = 0;             ///< --budget; 0: the search's own
   int seconds = 0;                     ///< --seconds, by the clock; 0: no limit
   unsigned threads = 0;                ///< --threads; 0: all cores
-
-  bool is_given(std::string_view flag) const { return std::find(given.begin(), given.end(), flag) != given.end(); }
 };
 
 /// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest whole

@@ -33,8 +33,9 @@ void check_experts(const PlanFlags& flags, const PlanRequest& request) {
   if (problem.model->experts % request.expert_parts != 0) {
     throw InputError(concat(asked, " does not divide the ", problem.model->experts, " experts equally; choose a divisor"));
   }
-  if (!problem.sequence_parallel && flags.base.mesh.tensor > 1) {
-    throw InputError(concat(asked, " with --tensor-parallel ", flags.base.mesh.tensor, " needs --sequence-parallel on"));
+  if (!problem.sequence_parallel && flags.base.count("tensor-parallel") > 1) {
+    throw InputError(
+        concat(asked, " with --tensor-parallel ", flags.base.text("tensor-parallel"), " needs --sequence-parallel on"));
   }
 }
 
@@ -44,41 +45,37 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   const Request fixed = usual_request(flags);
   PlanRequest request{.problem = resolve(fixed, true)};
   request.microbatch_sizes = std::exchange(request.problem.microbatch_sizes, {});
-  if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
-  const Mesh& mesh = flags.base.mesh;
-  request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
-  request.expert_parts = flags.base.expert_parallel;
+  if (!flags.base.has("usable-memory")) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
+  const Request& base = flags.base;
+  const auto size = [&](std::string_view axis) { return static_cast<int>(base.count(axis)); };
+  request.axes = {size("tensor-parallel"), size("context-parallel"), 0, flags.pipeline, size("data-parallel")};
+  request.expert_parts = size("expert-parallel");
   check_experts(flags, request);
-  if (!fixed.recompute.empty()) request.recompute = {parse_recompute_flag(flags.base.recompute).policy};
-  if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
-  if (!flags.schedules.empty() || !flags.base.options.empty()) {
+  if (fixed.has("recompute")) request.recompute = {parse_recompute_flag(base.text("recompute")).policy};
+  if (base.has("layout") && base.text("layout") != "any") request.orders = {parse_mesh_order(base.text("layout"))};
+  if (!flags.schedules.empty() || !base.options.empty()) {
     std::vector<std::string> names = flags.schedules;
     if (names.empty()) names = {"all"};
-    request.schedules = parse_entries(names, parse_options(flags.base.options), true);
+    request.schedules = parse_entries(names, parse_options(base.options), true);
   }
   if (flags.budget > 0) request.budget = flags.budget;
   request.seconds = flags.seconds;
   request.partial_recompute = request.problem.model && request.problem.model->recompute_layers == 0;
   if (!flags.today.empty() || !flags.emit.empty()) return request;  // their switches are the framework's
-  const Request defaults;
-  const auto open = [&](std::string_view flag, const std::string& value, const std::string& standard) {
-    return value == standard && !flags.is_given(flag);
+  const auto open = [&](std::string_view field) {
+    return base.text(field) == job_field(field).standard && !base.is_given(field);
   };
-  const Request& base = flags.base;
-  request.problem.overlap_gradients |= open("--overlap-grad-reduce", base.overlap_gradients, defaults.overlap_gradients);
-  request.problem.overlap_gathers |= open("--overlap-param-gather", base.overlap_gathers, defaults.overlap_gathers);
+  request.problem.overlap_gradients |= open("overlap-grad-reduce");
+  request.problem.overlap_gathers |= open("overlap-param-gather");
   const bool may_overlap =
       request.problem.sequence_parallel && (!request.problem.model || request.problem.model->overlaps_collectives());
-  request.problem.tensor_overlap |= may_overlap && open("--tp-comm-overlap", base.tensor_overlap, defaults.tensor_overlap);
-  if (open("--shard-states", base.shard_states, defaults.shard_states))
-    request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
-  if (open("--offload", base.offload, defaults.offload))
-    request.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
-  if (open("--context-exchange", base.context_exchange, defaults.context_exchange))
+  request.problem.tensor_overlap |= may_overlap && open("tp-comm-overlap");
+  if (open("shard-states")) request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
+  if (open("offload")) request.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
+  if (open("context-exchange"))
     request.exchanges = {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all};
-  if (base.loss_chunk == 0) request.loss_chunk = 8192;
-  request.balanced_stages =
-      request.problem.stage_cut.is_even() && open("--layers-per-stage", base.layers_per_stage, defaults.layers_per_stage);
+  if (!base.has("loss-chunk")) request.loss_chunk = 8192;
+  request.balanced_stages = request.problem.stage_cut.is_even() && open("layers-per-stage");
   return request;
 }
 
@@ -118,7 +115,7 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   for (const Offload& offload : planned.request.offload) {
     if (!planned.result.plans.empty() || ended() || planned.result.counts.left > 0) break;
     PlanFlags more = flags;
-    more.base.offload = name(offload);
+    more.base.set("offload", name(offload), false);
     PlanRequest asked = with_offload_for_all(planned, planned.request, offload);
     Planned found = search_plan(more, std::move(asked), concat(what, " with ", name(offload), " in host memory"), watch);
     if (!found.result.plans.empty()) return found;
@@ -127,20 +124,21 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
 }
 
 Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch, std::optional<Framework> switches) {
-  const std::vector<std::string_view> formats = split(flags.base.products, ',');
+  const std::string given = flags.base.text("gemm-format");
+  const std::vector<std::string_view> formats = split(given, ',');
   std::optional<Planned> best;
   std::vector<Planned::Format> tried;
   std::vector<Planned> all;  // what is wrong with any is found before the first search
   for (const std::string_view format : formats) {
     PlanFlags one = flags;
-    one.base.products = format;
+    one.base.set("gemm-format", std::string{format});
     if (switches) take_best_switches(*switches, one);
     PlanRequest request = resolve_plan(one);
     all.push_back({std::move(one), std::move(request), {}});
     if (!flags.emit.empty()) request_for(*switches, all.back());
   }
   for (Planned& one : all) {
-    const std::string format = one.flags.base.products;
+    const std::string format = one.flags.base.text("gemm-format");
     const std::string name = formats.size() > 1 ? concat(what, " with ", format) : std::string{what};
     one.request.seconds /= static_cast<double>(formats.size());
     Planned found = search_plan(one.flags, std::move(one.request), name, watch);
@@ -207,9 +205,9 @@ Emitted emit(Framework framework, Planned& planned, const PlanWatch& watch) {
 }  // namespace
 
 std::int64_t batch_of_tokens(const PlanFlags& flags) {
-  if (flags.tokens == 0) return flags.base.global_batch;
-  if (flags.base.global_batch > 0) throw InputError("--tokens and --global-batch say the same in two ways; give one of them");
-  const std::int64_t sequence = std::max<std::int64_t>(1, flags.base.sequence);
+  if (flags.tokens == 0) return flags.base.count("global-batch");
+  if (flags.base.has("global-batch")) throw InputError("--tokens and --global-batch say the same in two ways; give one of them");
+  const std::int64_t sequence = std::max<std::int64_t>(1, flags.base.count("sequence"));
   if (flags.tokens % sequence == 0) return flags.tokens / sequence;
   const std::int64_t below = flags.tokens / sequence * sequence;
   const std::string least = below > 0 ? concat(below) : std::string{};
@@ -221,13 +219,14 @@ std::int64_t batch_of_tokens(const PlanFlags& flags) {
 
 Request usual_request(const PlanFlags& flags) {
   Request usual = flags.base;
-  usual.products = std::string{split(flags.base.products, ',').front()};
-  usual.global_batch = batch_of_tokens(flags);
-  if (usual.recompute == "any" || usual.recompute == "auto") usual.recompute.clear();
-  if (usual.layout == "any") usual.layout = "tcsd";
-  if (usual.microbatch == "auto") usual.microbatch.clear();
-  usual.mesh = {};
-  usual.expert_parallel = 1;
+  const std::string formats = usual.text("gemm-format");
+  usual.set("gemm-format", std::string{split(formats, ',').front()});
+  if (flags.tokens > 0) usual.set("global-batch", concat(batch_of_tokens(flags)));
+  for (const char* const field : {"recompute", "layout", "microbatch"}) {
+    if (usual.text(field) == "any" || usual.text(field) == "auto") usual.take_back(field);
+  }
+  for (const char* const axis : {"tensor-parallel", "context-parallel", "expert-parallel", "data-parallel"})
+    usual.take_back(axis);
   return usual;
 }
 
@@ -239,15 +238,16 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
     throw InputError(
         "--args, --env, --strict, --vocab-size and --step-time are of the file of --today; name it, or leave them out");
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
-  const bool own = !flags.base.moment_dtype.empty() || !flags.base.master_dtype.empty();
-  const bool all_narrow = flags.base.moment_dtype == "bfloat16" && flags.base.master_dtype == "none";  // torchtitan's
+  const bool own = flags.base.has("moment-dtype") || flags.base.has("master-dtype");
+  const bool all_narrow =
+      flags.base.text("moment-dtype") == "bfloat16" && flags.base.text("master-dtype") == "none";  // torchtitan's
   if (framework && own &&
       (today || (*framework != Framework::megatron && !(*framework == Framework::torchtitan && all_narrow)))) {
-    throw InputError(concat(flags.base.moment_dtype.empty() ? "--master-dtype" : "--moment-dtype",
+    throw InputError(concat(flags.base.has("moment-dtype") ? "--moment-dtype" : "--master-dtype",
                             " is written by --emit megatron only, and --today says its own; leave it out"));
   }
-  if (!flags.emit.empty() && *framework != Framework::megatron && flags.is_given("--cuda-graphs") &&
-      parse_cuda_graphs(flags.base.cuda_graphs) != CudaGraphs::none) {
+  if (!flags.emit.empty() && *framework != Framework::megatron && flags.base.is_given("cuda-graphs") &&
+      parse_cuda_graphs(flags.base.text("cuda-graphs")) != CudaGraphs::none) {
     throw InputError("--cuda-graphs is written by --emit megatron only, as the others capture none in training; leave it out");
   }
   if (!flags.what_if.empty() && (!flags.emit.empty() || !flags.today.empty()))
@@ -260,7 +260,7 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
     PlanFlags plain = flags;
     plain.today.clear();
     plain.emit.clear();
-    plain.base.products = planned.flags.base.products;
+    plain.base.set("gemm-format", planned.flags.base.text("gemm-format"));
     planned.framework = framework;
     planned.own_switches = own_switches(planned, plan, resolve_plan(plain));
   };

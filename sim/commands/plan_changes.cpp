@@ -97,9 +97,9 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     trials.push_back(
         {{"all-to-alls of experts under another microbatch (--overlap-expert-all-to-all delayed)"}, {}, std::move(paired)});
   }
-  if (by_kernels && flags.base.products.empty() && all_have_8_bits(cluster)) {
+  if (by_kernels && !flags.base.has("gemm-format") && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;
-    narrow.base.products = "fp8";
+    narrow.base.set("gemm-format", "fp8");
     trials.push_back({{"GEMMs in 8 bits (--gemm-format fp8)"}, {}, around_best(resolve_plan(narrow), best)});
   }
   return trials;

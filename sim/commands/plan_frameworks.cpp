@@ -24,26 +24,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The problem's switches as flags. @param keep  called for each flag; true: unchanged
-template <class Keep>
-void take_switches(Request& request, const Problem& problem, Keep&& keep) {
-  const auto take = [&](const char* flag, std::string& target, std::string value) {
-    if (!keep(flag)) target = std::move(value);
-  };
-  const auto on = [](bool value) { return std::string{value ? "on" : "off"}; };
-  take("--sequence-parallel", request.sequence_parallel, on(problem.sequence_parallel));
-  take("--context-exchange", request.context_exchange, context_text(problem.context_exchange, problem.context_inner));
-  take("--expert-dispatch", request.expert_dispatch, std::string{name(problem.expert_dispatch)});
-  take("--overlap-expert-all-to-all", request.expert_overlap, std::string{name(problem.expert_overlap)});
-  take("--shard-states", request.shard_states, std::string{name(problem.sharding)});
-  take("--reshard", request.reshard, std::string{name(problem.reshard)});
-  take("--overlap-grad-reduce", request.overlap_gradients, on(problem.overlap_gradients));
-  take("--overlap-param-gather", request.overlap_gathers, on(problem.overlap_gathers));
-  if (!keep("--bucket")) request.bucket = problem.bucket;
-  take("--tp-comm-overlap", request.tensor_overlap, on(problem.tensor_overlap));
-  take("--cuda-graphs", request.cuda_graphs, std::string{name(graphs_of(problem.cost))});
-  take("--gradient-dtype", request.gradient_dtype, problem.parameter_bytes.gradient == 4 ? "float32" : "");
-  take("--offload", request.offload, name(problem.offload));
+/// What a framework's settings say of the problem, as fields.
+/// @param keeps  called for each field; true: unchanged
+template <class Keeps>
+void take_switches(Request& request, const Problem& problem, Keeps&& keeps) {
+  for (const JobField& field : job_fields()) {
+    if (field.of_framework && !keeps(field)) request.set(field.name, field.value.print(field, problem), false);
+  }
 }
 
 }  // namespace
@@ -56,25 +43,25 @@ void take_optimizer(FrameworkJob& job, Request& request) {
                                " bytes a parameter, but planned with all of them in float32"));
     return;
   }
-  if (parts->master == 2) request.master_dtype = "float16";
-  if (!job.master_copies) request.master_dtype = "none";
-  if (parts->moment == 2) request.moment_dtype = "bfloat16";
+  if (parts->master == 2) request.set("master-dtype", "float16", false);
+  if (!job.master_copies) request.set("master-dtype", "none", false);
+  if (parts->moment == 2) request.set("moment-dtype", "bfloat16", false);
 }
 
 void take_best_switches(Framework framework, PlanFlags& flags) {
   const bool of_today = !flags.today.empty() && flags.emit.empty();  // which says its own
-  if (!of_today && flags.base.layer_code.empty() && framework != Framework::megatron) {
-    const Request& base = flags.base;  // experts are known as Megatron-LM runs them
-    const bool text =
-        base.model.ends_with(".sh") || base.model.ends_with(".yaml") || base.model.ends_with(".yml") || is_log_name(base.model);
+  if (!of_today && !flags.base.has("layer-code") && framework != Framework::megatron) {
+    Request& base = flags.base;  // experts are known as Megatron-LM runs them
+    const std::string model = base.text("model");
+    const bool text = model.ends_with(".sh") || model.ends_with(".yaml") || model.ends_with(".yml") || is_log_name(model);
     const bool experts =
-        base.model_value ? base.model_value->is_routed() : !base.model.empty() && !text && resolve_model(base.model).is_routed();
+        base.model_value ? base.model_value->is_routed() : !model.empty() && !text && resolve_model(model).is_routed();
     const bool torchtitan = framework == Framework::torchtitan && !experts;
-    flags.base.layer_code = name(torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused);
+    base.set("layer-code", std::string{name(torchtitan ? LayerCode::torchtitan : LayerCode::megatron_unfused)}, false);
   }
   const Problem best = with_best_switches(framework, resolve(usual_request(flags), true));
   take_switches(flags.base, best,
-                [&](const char* flag) { return flags.is_given(flag) || flag == std::string_view{"--offload"}; });
+                [&](const JobField& field) { return flags.base.is_given(field.name) || field.name == "offload"; });
 }
 
 namespace {
@@ -161,12 +148,12 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   Today today{.file = std::move(file), .flags = planned.flags, .request = planned.request, .plan = {}};
   const auto simulated = [&](const FrameworkJob& one) { return predict(problem_of(one, planned.request.problem)).summary; };
   today.request.problem = problem_of(today.file.job, planned.request.problem);
-  take_switches(today.flags.base, today.request.problem, [](const char*) { return false; });
-  const StageCut& cut = today.request.problem.stage_cut;
-  today.flags.base.layers_per_stage = cut.layers.empty() ? "" : name(cut);
-  today.flags.base.embedding_is_layer = cut.embedding == 1;
-  today.flags.base.loss_is_layer = cut.head == 1;
-  today.flags.base.layer_code = today.file.job.code == LayerCode::megatron ? "" : name(today.file.job.code);
+  take_switches(today.flags.base, today.request.problem, [](const JobField&) { return false; });
+  for (const char* const cut :
+       {"layers-per-stage", "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"})
+    today.flags.base.set(cut, job_field(cut).value.print(job_field(cut), today.request.problem));
+  const LayerCode code = today.file.job.code;
+  today.flags.base.set("layer-code", code == LayerCode::megatron ? std::string{} : std::string{name(code)});
   const FrameworkJob& now = today.file.job;
   today.plan = {.layout = now.layout(), .choice = now.choice, .bound = {}, .summary = simulated(now)};
   const Transformer& model = *planned.request.problem.model;

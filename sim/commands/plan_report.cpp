@@ -29,65 +29,40 @@ using Json = nlohmann::ordered_json;
 
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan) {
   std::string text = "tawpipe simulate";
-  const auto add = [&](std::string_view flag, const auto& value) { text += concat(" ", flag, " ", shell_word(concat(value))); };
-  const Request defaults;
-  const Request& base = flags.base;
+  const auto add = [&](std::string_view flag, std::string_view value) {
+    text += concat(" ", flag, value.empty() ? "" : " ", value.empty() ? "" : shell_word(std::string{value}));
+  };
   add("--schedule", plan.choice.schedule);
   for (const auto& [key, value] : plan.choice.options) add("--option", concat(key, "=", value));
-  add("--cluster", base.cluster);
-  if (!base.device.empty()) add("--device", base.device);
-  if (!base.inter_node.empty()) add("--inter-node", base.inter_node);
-  add("--model", base.model);
-  add("--sequence", request.problem.sequence);
-  add("--global-batch", request.problem.global_batch);
-  add("--microbatch", plan.layout.microbatch_size);
-  add("--recompute", recompute_text(request, plan));
-  const Mesh& mesh = plan.layout.mesh;
-  if (mesh.tensor > 1) add("--tensor-parallel", mesh.tensor);
-  if (mesh.context > 1) add("--context-parallel", mesh.context);
-  if (mesh.whole_experts) add("--expert-parallel", mesh.expert_parts());
-  if (mesh.data > 1) add("--data-parallel", mesh.data);
-  if (mesh_order_text(mesh.order) != defaults.layout) add("--layout", mesh_order_text(mesh.order));
-  if (const std::int64_t chunk = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : base.loss_chunk; chunk > 0)
-    add("--loss-chunk", chunk);
-  if (base.usable_memory > 0) add("--usable-memory", base.usable_memory);
-  if (base.sequence_parallel != defaults.sequence_parallel) add("--sequence-parallel", base.sequence_parallel);
-  const std::string exchange{plan.layout.exchange ? name(*plan.layout.exchange) : base.context_exchange};
-  if (exchange != defaults.context_exchange) add("--context-exchange", exchange);
-  if (base.expert_dispatch != defaults.expert_dispatch) add("--expert-dispatch", base.expert_dispatch);
-  if (mesh.whole_experts && base.expert_overlap != defaults.expert_overlap)
-    add("--overlap-expert-all-to-all", base.expert_overlap);
-  const std::string states{plan.layout.sharding ? name(*plan.layout.sharding) : base.shard_states};
-  if (states != defaults.shard_states) add("--shard-states", states);
-  if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
-  if (request.problem.overlap_gradients) add("--overlap-grad-reduce", "on");
-  if (request.problem.overlap_gathers) add("--overlap-param-gather", "on");
-  if (base.bucket != defaults.bucket) add("--bucket", base.bucket);
-  const std::string offload = plan.layout.offload ? name(*plan.layout.offload) : base.offload;
-  if (offload != defaults.offload) add("--offload", offload);
-  const std::string layers = plan.layout.balanced_stages ? "auto" : base.layers_per_stage;
-  if (layers != defaults.layers_per_stage) add("--layers-per-stage", layers);
-  if (base.embedding_is_layer && !plan.layout.balanced_stages) text += " --account-for-embedding-in-pipeline-split";
-  if (base.loss_is_layer && !plan.layout.balanced_stages) text += " --account-for-loss-in-pipeline-split";
-  if (request.problem.tensor_overlap && mesh.tensor > 1) add("--tp-comm-overlap", "on");
-  for (const auto& [flag, value] : {std::pair{"--gemm-format", &base.products},
-                                    {"--gathered-weights", &base.gathered_weights},
-                                    {"--attention", &base.attention},
-                                    {"--layer-code", &base.layer_code},
-                                    {"--early-stop", &base.early_stop},
-                                    {"--swiglu", &base.swiglu},
-                                    {"--dtype", &base.dtype},
-                                    {"--loss-dtype", &base.loss_dtype},
-                                    {"--gradient-dtype", &base.gradient_dtype},
-                                    {"--moment-dtype", &base.moment_dtype},
-                                    {"--master-dtype", &base.master_dtype}}) {
-    if (!value->empty()) add(flag, *value);
-  }
-  if (base.cost != defaults.cost) add("--cost", base.cost);
-  if (base.cuda_graphs != defaults.cuda_graphs) add("--cuda-graphs", base.cuda_graphs);
-  if (!base.hold_sms.empty()) add("--hold-sms", base.hold_sms);
-  if (!base.limit.empty()) add("--limit", base.limit);
+  for (const auto& [flag, value] : planned_texts(flags.base, request, plan).flags()) add(flag, value);
   return text;
+}
+
+JobTexts planned_texts(const JobTexts& asked, const PlanRequest& request, const Plan& plan) {
+  JobTexts texts = asked;
+  const Problem problem = problem_of(request, plan.layout, plan.choice);
+  const auto chosen = [&](std::string_view name) { texts.set(name, job_field(name).value.print(job_field(name), problem)); };
+  texts.set("sequence", concat(problem.sequence));
+  texts.set("global-batch", concat(problem.global_batch));
+  texts.set("microbatch", concat(plan.layout.microbatch_size));
+  texts.set("recompute", recompute_text(request, plan));
+  for (const char* const axis : {"tensor-parallel", "context-parallel", "expert-parallel", "data-parallel", "layout"})
+    chosen(axis);
+  if (problem.overlap_gradients) chosen("overlap-grad-reduce");
+  if (problem.overlap_gathers) chosen("overlap-param-gather");
+  if (problem.tensor_overlap) chosen("tp-comm-overlap");
+  if (plan.layout.mesh.tensor == 1) texts.take_back("tp-comm-overlap");
+  if (!plan.layout.mesh.whole_experts) texts.take_back("overlap-expert-all-to-all");
+  if (plan.layout.loss_chunk > 0) chosen("loss-chunk");
+  if (plan.layout.exchange) chosen("context-exchange");
+  if (plan.layout.sharding) chosen("shard-states");
+  if (plan.layout.offload) chosen("offload");
+  if (plan.layout.balanced_stages) {
+    chosen("layers-per-stage");
+    for (const char* const edge : {"account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"})
+      texts.take_back(edge);
+  }
+  return texts;
 }
 
 Shares shares_of(const Summary& summary) {

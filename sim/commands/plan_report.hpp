@@ -75,6 +75,8 @@ struct Planned {
 
 /// The command that simulates a plan, with every flag of the problem that differs from its default.
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan);
+/// The job of a plan: what was asked, with what the plan chose.
+JobTexts planned_texts(const JobTexts& asked, const PlanRequest& request, const Plan& plan);
 /// "full:4": what it computes again.
 std::string recompute_text(const PlanRequest& request, const Plan& plan);
 /// "TP2 FSDP8" (report/layout_words.hpp).

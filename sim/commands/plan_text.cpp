@@ -211,7 +211,7 @@ std::string result_text(const Planned& planned, const TableStyle& style, const T
   text += fmt::format("bound  no schedule takes less than {}; this takes {}\n", format_duration(seconds(planned.bound_s)),
                       format_more(to_seconds(use.summary.makespan) / planned.bound_s));
   for (const Planned::Format& format : planned.formats) {
-    if (format.products == planned.flags.base.products) continue;
+    if (format.products == planned.flags.base.text("gemm-format")) continue;
     text += fmt::format("GEMMs in {}: {}\n", format.products,
                         format.makespan ? concat(format_percent(*format.makespan / planned.best().makespan - 1), " slower")
                                         : std::string{"nothing fits"});

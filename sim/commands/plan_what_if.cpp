@@ -32,12 +32,12 @@ PlanFlags changed_flags(const PlanFlags& flags, const Cluster& cluster, const Cl
   PlanFlags changed = flags;
   Request& base = changed.base;
   base.cluster_value = with_change(cluster, change);
-  base.cluster = more_of_the_same(change) ? with_nodes(flags.base.cluster, change.nodes)
-                 : change.cluster.empty() ? base.cluster_value->name()
-                                          : change.cluster;
+  base.set("cluster", more_of_the_same(change) ? with_nodes(flags.base.text("cluster"), change.nodes)
+                      : change.cluster.empty() ? base.cluster_value->name()
+                                               : change.cluster);
   if (!more_of_the_same(change)) {  // else the command names them still
-    base.device.clear();
-    base.inter_node.clear();
+    base.take_back("device");
+    base.take_back("inter-node");
   }
   if (change.price.amount > 0) {
     base.run.price = concat(change.price.amount, change.price.currency);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "../mesh_request.hpp"
 #include "../picture_file.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"

@@ -82,7 +82,7 @@ class Sweep {
     std::vector<TableColumn> columns;
     for (const SweepAxis& axis : axes_)
       columns.push_back({axis.parameter, axis.kind == AxisKind::name ? Align::left : Align::right});
-    const bool with_model = !request_.base.model.empty() || names_models();
+    const bool with_model = request_.base.has("model") || names_models();
     columns.insert(columns.end(), {{"schedule"},
                                    {with_model ? "tokens/s/device" : "makespan", Align::right},
                                    {"bubble", Align::right},

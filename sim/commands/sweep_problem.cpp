@@ -1,8 +1,9 @@
 // Makes the problem at one point of a sweep.
 #include "sweep_problem.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <optional>
 
 #include "nodes.hpp"
 #include "sweep_chart.hpp"
@@ -26,28 +27,19 @@ Transformer with_shape(const std::string& name, const SweepAxis& axis, int value
 
 Problem swept_problem(const Request& base, const std::vector<SweepAxis>& axes, const SweepPoint& point) {
   Request request = base;
-  std::optional<Transformer> shaped;
   for (std::size_t a = 0; a < axes.size(); ++a) {
     const SweepAxis& axis = axes[a];
     const std::string& name = axis.parameter;
     const auto whole = axis.kind == AxisKind::count ? static_cast<std::int64_t>(point[a]) : 0;
-    if (name == "model") request.model = value_text(axis, point[a]);
-    if (name == "cluster") request.cluster = value_text(axis, point[a]);
-    if (name == "recompute") request.recompute = value_text(axis, point[a]);
-    if (name == "nodes") request.cluster = with_nodes(request.cluster, whole);
-    if (name == "sequence") request.sequence = whole;
-    if (name == "global-batch") request.global_batch = whole;
-    if (name == "microbatches") request.microbatches = whole;
-    if (name == "microbatch") request.microbatch = std::to_string(whole);
-    const auto size = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
-    if (name == "tensor-parallel") request.mesh.tensor = size;
-    if (name == "context-parallel") request.mesh.context = size;
-    if (name == "expert-parallel") request.expert_parallel = size;
-    if (name == "data-parallel") request.mesh.data = size;
+    if (name == "nodes") request.set("cluster", with_nodes(request.text("cluster"), whole));
     if (name == "hidden" || name == "layers") {
-      shaped = with_shape(shaped ? shaped->name : request.model, axis, size);
-      request.model = shaped->name;
+      const auto size = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      request.set("model", with_shape(request.text("model"), axis, size).name);
     }
+    if (axis.field != nullptr)
+      request.set(axis.field->name, axis.kind == AxisKind::name    ? value_text(axis, point[a])
+                                    : axis.kind == AxisKind::count ? concat(whole)
+                                                                   : fmt::format("{}", point[a]));
   }
   Problem problem = resolve(request, true);
   problem.fold = Fold::automatic;

@@ -51,28 +51,30 @@ std::string sizes_text(const Transformer& model) {
 /// The model of the flags and of the file: from one, or the same in both.
 void take_model(PlanFlags& flags, const FrameworkJob& job) {
   Request& base = flags.base;
-  if (job.products && base.products.empty()) {
-    base.products = name(*job.products);
-    if (job.narrow_gathers && base.gathered_weights.empty()) base.gathered_weights = "gemm";
+  const auto take = [&](bool said, std::string_view field, std::string_view text) {
+    if (said && !base.has(field)) base.set(field, std::string{text}, false);
+  };
+  if (job.products && !base.has("gemm-format")) {
+    take(job.narrow_gathers, "gathered-weights", "gemm");
+    take(true, "gemm-format", name(*job.products));
   }
-  if (job.model && job.model->gated && !job.model->fused_swiglu && base.swiglu.empty()) base.swiglu = "unfused";
-  if (!job.fused_attention && base.attention.empty()) base.attention = "unfused";
-  if (job.code != LayerCode::megatron && base.layer_code.empty() && flags.emit.empty()) base.layer_code = name(job.code);
-  if (job.model && job.model->early_stop && base.early_stop.empty()) base.early_stop = *job.model->early_stop ? "on" : "off";
-  if (!base.model_value && base.model.empty() && !job.model) base.model = job.model_name;
-  const bool given = base.model_value || !base.model.empty();
-  if (!given) {
+  take(job.model && job.model->gated && !job.model->fused_swiglu, "swiglu", "unfused");
+  take(!job.fused_attention, "attention", "unfused");
+  take(job.code != LayerCode::megatron && flags.emit.empty(), "layer-code", name(job.code));
+  if (job.model && job.model->early_stop) take(true, "early-stop", *job.model->early_stop ? "on" : "off");
+  take(!base.has_model() && !job.model, "model", job.model_name);
+  if (!base.has_model()) {
     if (!job.model)
       throw InputError(concat(one_line(flags.today), " ", said_of_model(job), job.model_lacks.starts_with("--") ? ", or" : ";",
                               " give --model"));
     const std::optional<Transformer> known = models::detail::find(job.model->name);
     const bool plain = known && (job.products || job.model->products == ProductFormat::bits16) &&
                        !job.model->edges_count_as_layers && job.model->loss_in_float32;
-    base.model = plain ? job.model->name : flags.today;
+    base.set("model", plain ? job.model->name : flags.today, false);
     base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
     return;
   }
-  Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
+  Transformer model = base.model_value ? *base.model_value : resolve_model(base.text("model"));
   if (job.model || job.dtype) set_dtype(model, model.dtype);
   if (!job.model) {
     if (job.dtype) base.model_value = with_dtype(model, *job.dtype);
@@ -107,8 +109,8 @@ ScriptInputs script_inputs(const PlanFlags& flags) {
 /// @throws InputError
 void ask_for_the_rest(const PlanFlags& flags, const FrameworkJob& job) {
   const Request& base = flags.base;
-  const bool model = job.model || !job.model_name.empty() || base.model_value || !base.model.empty();
-  const bool sequence = job.sequence > 0 || base.sequence > 0;
+  const bool model = job.model || !job.model_name.empty() || base.has_model();
+  const bool sequence = job.sequence > 0 || base.has("sequence");
   if (model || sequence || job.model_lacks.empty() || job.model_lacks.starts_with("--")) return;
   throw InputError(
       concat(one_line(flags.today), " ", said_of_model(job), ", nor the sequence length; give --model and --sequence"));
@@ -118,21 +120,20 @@ void ask_for_the_rest(const PlanFlags& flags, const FrameworkJob& job) {
 
 TodayFile read_today(PlanFlags& flags) {
   Request& base = flags.base;
-  if (!base.cluster_value && base.cluster.empty())
-    throw InputError("--cluster is missing: --today needs to know the number of devices");
-  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster, base.device);
+  if (!base.has_cluster()) throw InputError("--cluster is missing: --today needs to know the number of devices");
+  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.text("cluster"), base.text("device"));
   const std::string text = read_text(flags.today, "file of settings", 16);
   if (flags.tokens > 0) {
-    base.global_batch = batch_of_tokens(flags);
+    base.set("global-batch", concat(batch_of_tokens(flags)));
     flags.tokens = 0;
   }
   const GivenJob asked{.layers = base.model_value     ? base.model_value->layers
-                                 : base.model.empty() ? 0
-                                                      : resolve_model(base.model).layers,
-                       .global_batch = base.global_batch,
-                       .microbatch = to_number<std::int64_t>(base.microbatch).value_or(0),
-                       .sequence = base.sequence,
-                       .model = base.model_value || !base.model.empty(),
+                                 : !base.has("model") ? 0
+                                                      : resolve_model(base.text("model")).layers,
+                       .global_batch = base.count("global-batch"),
+                       .microbatch = base.count("microbatch"),
+                       .sequence = base.count("sequence"),
+                       .model = base.has_model(),
                        .vocab = static_cast<int>(std::min<std::int64_t>(flags.vocab_size, Transformer::max_vocab)),
                        .script = script_inputs(flags),
                        .path = flags.today,
@@ -164,22 +165,25 @@ TodayFile read_today(PlanFlags& flags) {
     job.measured.step_seconds = to_seconds(parse_duration(flags.step_time));
     if (job.measured.step_seconds <= 0) throw InputError("--step-time 0 is no step; give the time that one was measured to take");
   }
-  const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
-    if (given > 0 && said > 0 && given != said) {
-      throw InputError(concat(flag, " ", given, " is not what ", one_line(flags.today), " says, ", said, "; leave out ", flag));
+  const auto agree = [&](std::string_view field, std::int64_t said) {
+    if (const std::int64_t given = base.count(field); given > 0 && said > 0 && given != said) {
+      throw InputError(
+          concat("--", field, " ", given, " is not what ", one_line(flags.today), " says, ", said, "; leave out --", field));
     }
-    if (given == 0) given = said;
+    if (!base.has(field) && said > 0) base.set(field, concat(said), false);
   };
   ask_for_the_rest(flags, job);
-  agree("--sequence", base.sequence, job.sequence);
-  agree("--global-batch", base.global_batch, job.global_batch);
-  if (!base.layer_code.empty()) job.code = parse_layer_code(base.layer_code);
-  if (base.attention == "fused") job.fused_attention = true;
+  agree("sequence", job.sequence);
+  agree("global-batch", job.global_batch);
+  if (base.has("layer-code")) job.code = parse_layer_code(base.text("layer-code"));
+  if (base.text("attention") == "fused") job.fused_attention = true;
   take_model(flags, job);
-  if (!flags.is_given("--cuda-graphs") && base.cost.starts_with("kernels")) base.cuda_graphs = name(job.graphs);
+  if (!base.is_given("cuda-graphs") && base.text("cost").starts_with("kernels"))
+    base.set("cuda-graphs", std::string{name(job.graphs)}, false);
   if (!job.recompute) {
-    const bool any = base.recompute == "any" || base.recompute == "auto";
-    job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).policy;
+    const std::string given = base.text("recompute");
+    const bool any = given.empty() || given == "any" || given == "auto";
+    job.recompute = any ? Recompute::none : parse_recompute_flag(given).policy;
     if (any)
       job.notes.push_back(
           concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));

@@ -88,7 +88,7 @@ int run_validate(const Request& request, const OrderRequest& how) {
     if (has_order(read)) {
       open();
       order = prove_order(read, how);
-      const bool alone = read.calls || read.trace || (request.cluster.empty() && request.model.empty());
+      const bool alone = read.calls || read.trace || (!request.has("cluster") && !request.has("model"));
       if (alone || !order->right) {
         write_json(order->json);
         if (request.json != "-") print(concat(one_line(request.schedule_file), ": ", order->text));

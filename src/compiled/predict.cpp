@@ -4,6 +4,7 @@
 #undef TAWPIPE_BODIES
 #define TAWPIPE_BODIES 1
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/job_fields.hpp"
 #include "tawpipe/search/known_times.hpp"
 #include "tawpipe/search/remedies.hpp"
 #include "tawpipe/search/what_fits.hpp"

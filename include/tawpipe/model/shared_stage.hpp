@@ -5,6 +5,7 @@
 
 #include <array>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -63,18 +64,9 @@ enum class ExpertDispatch : std::uint8_t {
   /// passes on one for each rank that has one; results are summed on the way back (DeepEP, HybridEP)
   deepep,
 };
-inline constexpr int expert_dispatches = 2;
-
-/// "all-to-all" or "deepep".
-constexpr std::string_view name(ExpertDispatch dispatch) {
-  constexpr std::string_view names[expert_dispatches] = {"all-to-all", "deepep"};
-  return names[static_cast<int>(dispatch)];
-}
-
-/// Parses the name of a dispatch. @throws InputError  naming the nearest and all known names.
-inline ExpertDispatch parse_expert_dispatch(std::string_view text) {
-  return detail::parse_name<ExpertDispatch, expert_dispatches>("dispatch to experts", text);
-}
+/// The names of its values.
+constexpr std::array<std::string_view, 2> option_names(ExpertDispatch) { return {"all-to-all", "deepep"}; }
+constexpr std::string_view name(ExpertDispatch dispatch) { return option_names(dispatch)[static_cast<std::size_t>(dispatch)]; }
 
 /// Whether all-to-alls with tokens for whole experts run under another microbatch's computation: a
 /// forward and a backward of different microbatches take turns, so that each computes while the

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/search/job_fields.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -26,36 +28,26 @@ struct AxisInfo {
   std::string_view meaning;
 };
 
-/// Every parameter that can be varied, in addition to `option.KEY` for the schedules' options.
-inline constexpr std::array<AxisInfo, 19> sweep_parameters{{
+/// What can be varied besides the fields of a job (search/job_fields.hpp), and `option.KEY` for the schedules' options.
+inline constexpr std::array<AxisInfo, 8> sweep_parameters{{
     {"inter-node", AxisKind::bandwidth, "each network link's bandwidth in one direction"},
     {"inter-node-latency", AxisKind::duration, "each network link's latency"},
     {"intra-node", AxisKind::bandwidth, "each link's bandwidth inside nodes"},
     {"intra-node-latency", AxisKind::duration, "each link's latency inside nodes"},
     {"nodes", AxisKind::count, "nodes of the cluster"},
-    {"sequence", AxisKind::count, "tokens of a sequence"},
-    {"global-batch", AxisKind::count, "sequences of an iteration"},
-    {"microbatches", AxisKind::count, "microbatches of an iteration"},
-    {"microbatch", AxisKind::count, "sequences of a microbatch"},
     {"hidden", AxisKind::count, "hidden size of a model llama-LxH"},
     {"layers", AxisKind::count, "layers of a model llama-LxH"},
-    {"tensor-parallel", AxisKind::count, "devices that split each matrix product"},
-    {"context-parallel", AxisKind::count, "devices that split each sequence"},
-    {"expert-parallel", AxisKind::count, "devices among which a layer's experts are divided"},
-    {"data-parallel", AxisKind::count, "replicas of the schedule"},
     {"utilization", AxisKind::fraction, "fraction of the matrix peak"},
-    {"model", AxisKind::name, "a model's name or file"},
-    {"cluster", AxisKind::name, "a cluster's name or file"},
-    {"recompute", AxisKind::name, "none, selective or full"},
 }};
 
 /// A parameter with its values. Numbers are in base units: bytes/s, seconds, counts.
 struct SweepAxis {
   std::string parameter;
+  const JobField* field = nullptr;  ///< that it sets; null: one of sweep_parameters, or an option
   AxisKind kind = AxisKind::name;
   bool logarithmic = false;
-  std::vector<double> numbers;     ///< empty for names
-  std::vector<std::string> names;  ///< of AxisKind::name
+  std::vector<double> numbers = {};     ///< empty for names
+  std::vector<std::string> names = {};  ///< of AxisKind::name
 
   std::size_t size() const { return kind == AxisKind::name ? names.size() : numbers.size(); }
   bool is_continuous() const { return kind != AxisKind::name && kind != AxisKind::count; }
@@ -68,23 +60,38 @@ inline double axis_number(AxisKind kind, std::string_view text, std::string_view
   if (kind == AxisKind::duration) return to_seconds(parse_duration(text));
   const std::string what = concat("--vary ", parameter);
   if (kind == AxisKind::fraction) return parse_fraction(text, what);
-  return static_cast<double>(parse_whole<std::int64_t>(text, what, 1, 1'000'000'000'000'000));
+  return static_cast<double>(parse_whole<std::int64_t>(plain_tokens(std::string{text}), what, 1, 1'000'000'000'000'000));
 }
 
-inline AxisKind axis_kind(const std::string& parameter) {
-  if (parameter.starts_with("option.") && parameter.size() > 7) return AxisKind::name;
+inline AxisKind axis_kind(const JobField& field) {
+  if (field.kind == FieldKind::fraction) return AxisKind::fraction;
+  const bool counts = field.kind == FieldKind::count || field.kind == FieldKind::tokens || field.type.starts_with("N|");
+  return counts ? AxisKind::count : AxisKind::name;
+}
+
+/// The axis of a parameter's name, still without values.
+inline SweepAxis named_axis(std::string parameter) {
+  SweepAxis axis{.parameter = std::move(parameter)};
+  if (axis.parameter.starts_with("option.") && axis.parameter.size() > 7) return axis;
   std::vector<std::string> names{"option.KEY"};
   for (const AxisInfo& info : sweep_parameters) {
-    if (info.name == parameter) return info.kind;
+    axis.kind = info.kind;
+    if (info.name == axis.parameter) return axis;
     names.emplace_back(info.name);
   }
-  throw InputError(concat("--vary: ", unknown_name("parameter", one_line(parameter), names)));
+  for (const JobField& field : job_fields()) names.emplace_back(field.name);
+  axis.field = find_job_field(axis.parameter);
+  if (axis.field == nullptr) throw InputError(concat("--vary: ", unknown_name("parameter", one_line(axis.parameter), names)));
+  axis.parameter = axis.field->name;
+  axis.kind = axis_kind(*axis.field);
+  return axis;
 }
 
 }  // namespace detail
 
 /// "inter-node=1Gbps:100Gbps:log:16" (from, to, log or linear, count), "hidden=1024,2048" or
-/// "option.groups=nodes,flat". Counts of a range are rounded, and duplicates dropped.
+/// "option.groups=nodes,flat"; names that have commas stand between semicolons. Counts of a range are rounded, and duplicates
+/// dropped.
 /// @throws InputError  for an unknown parameter, or invalid values.
 inline SweepAxis parse_sweep_axis(std::string_view text) {
   const std::size_t equals = text.find('=');
@@ -92,12 +99,11 @@ inline SweepAxis parse_sweep_axis(std::string_view text) {
     throw InputError(concat("--vary ", quote(text),
                             " is not of the form PARAMETER=VALUES, such as inter-node=1Gbps:100Gbps:log:16 or hidden=1024,2048"));
   }
-  SweepAxis axis;
-  axis.parameter = std::string{text.substr(0, equals)};
-  axis.kind = detail::axis_kind(axis.parameter);
+  SweepAxis axis = detail::named_axis(std::string{text.substr(0, equals)});
   const std::string_view values = text.substr(equals + 1);
   if (axis.kind == AxisKind::name) {
-    for (const std::string_view name : split(values, ',')) axis.names.emplace_back(name);
+    for (const std::string_view name : split(values, values.find(';') == std::string_view::npos ? ',' : ';'))
+      axis.names.emplace_back(name);
     return axis;
   }
   const std::vector<std::string_view> range = split(values, ':');
