@@ -13,18 +13,19 @@ void add_text(CLI::App& app, const std::string& name, std::string& value, const 
   app.add_option(name, value, text)->type_name(type)->group(group);
 }
 
-namespace {
-
-/// Text with a command's default in place of "{}".
-std::string with_default(std::string text, std::string_view standard) {
-  if (const std::size_t at = text.find("{}"); at != std::string::npos) text.replace(at, 2, standard);
+std::string meaning_of(const JobField& field, std::string_view standard) {
+  std::string text = field.meaning;
+  if (const std::size_t at = text.find("{}"); at != std::string::npos)
+    text.replace(at, 2, field.standard.empty() || field.searched == standard ? standard : field.standard);
   return text;
 }
 
-/// A field as a flag that sets its text. @param standard  in place of "{}" in its meaning
+namespace {
+
+/// A field as a flag that sets its text. @param standard  the command's default
 CLI::Option* add_job_flag(CLI::App& app, JobTexts& job, const JobField& field, std::string_view standard = {}) {
   const std::string flag = concat("--", field.name);
-  const std::string text = with_default(field.meaning, standard);
+  const std::string text = meaning_of(field, standard);
   if (field.kind == FieldKind::flag) {
     return app
         .add_flag_function(
@@ -41,13 +42,17 @@ CLI::Option* add_job_flag(CLI::App& app, JobTexts& job, const JobField& field, s
       }));
 }
 
+void tell_planned_costs(CLI::App& app) {
+  app.get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");
+}
+
 const std::string memory_default = fmt::format("{} where --microbatch is auto, 1 where it is a number", usable_memory_share);
 
 }  // namespace
 
 void add_field(CLI::App& app, std::string_view name, std::string& value, std::string_view group) {
   const JobField& field = job_field(name);
-  add_text(app, concat("--", name), value, field.meaning, std::string{field.type},
+  add_text(app, concat("--", name), value, meaning_of(field), std::string{field.type},
            std::string{group.empty() ? field.group : group});
 }
 
@@ -59,7 +64,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
 
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text) {
   const JobField& field = job_field("usable-memory");
-  app.add_option("--usable-memory", fraction, with_default(field.meaning, default_text))
+  app.add_option("--usable-memory", fraction, meaning_of(field, default_text))
       ->type_name(std::string{field.type})
       ->group(std::string{field.group})
       ->check(check_by(parse_fraction));
@@ -103,13 +108,13 @@ void add_state_flags(CLI::App& app, MeshRequest& request) {
   add_field(app, "overlap-grad-reduce", request.overlap_gradients);
   add_field(app, "overlap-param-gather", request.overlap_gathers);
   const JobField& bucket = job_field("bucket");
-  add_count<0>(app, "--bucket", request.bucket, bucket.meaning, std::string{bucket.type}, std::string{bucket.group});
+  add_count<0>(app, "--bucket", request.bucket, meaning_of(bucket), std::string{bucket.type}, std::string{bucket.group});
 }
 
 void add_problem_flags(CLI::App& app, JobTexts& job, const std::string& microbatch_default,
                        const std::string& recompute_default) {
   for (const JobField& field : job_fields()) {
-    if (field.group == "Noise") continue;
+    if (field.is(of_noise) || field.is(of_run)) continue;
     add_job_flag(app, job, field,
                  field.name == "microbatch"  ? microbatch_default
                  : field.name == "recompute" ? recompute_default
@@ -119,44 +124,23 @@ void add_problem_flags(CLI::App& app, JobTexts& job, const std::string& microbat
 
 void add_planned_flags(CLI::App& app, JobTexts& job) {
   for (const JobField& field : job_fields()) {
-    if (field.group == "Noise" || field.name == "microbatches") continue;
-    CLI::Option* const option = add_job_flag(app, job, field, memory_default);
-    if (!field.searched.empty()) option->description(std::string{field.searched});
+    if (field.is(of_noise) || field.is(of_run) || field.name == "microbatches") continue;
+    add_job_flag(app, job, field, field.searched.empty() ? memory_default : field.searched);
   }
+  tell_planned_costs(app);
 }
 
 void add_bound_flags(CLI::App& app, JobTexts& job) {
   for (const JobField& field : job_fields()) {
-    if (field.group != "Noise" && field.bounds) add_job_flag(app, job, field, memory_default);
+    if (!field.is(of_noise) && !field.is(of_plan)) add_job_flag(app, job, field, memory_default);
   }
-  app.get_option("--cost")->description(std::string{job_field("cost").searched});
+  tell_planned_costs(app);
 }
 
-void add_noise_flags(CLI::App& app, JobTexts& job) {
+void add_flags_of(CLI::App& app, JobTexts& job, FieldTraits trait) {
   for (const JobField& field : job_fields()) {
-    if (field.group == "Noise") add_job_flag(app, job, field);
+    if (field.is(trait)) add_job_flag(app, job, field);
   }
-}
-
-void add_run_flags(CLI::App& app, RunFlags& run) {
-  const auto add = [&](const std::string& name, std::string& value, const std::string& text, const std::string& type) {
-    add_text(app, name, value, text, type, "Training run");
-  };
-  add("--train-tokens", run.tokens, "Of a whole run, such as 15T: its days, device-hours, price, energy, and what failures take",
-      "TOKENS");
-  add("--price", run.price, "Of a device's hour, with a currency's letters or without: 2.5USD", "PRICE");
-  add("--power", run.power, "Of a device, such as 700W (default the most that its data sheet says)", "POWER");
-  add("--pue", run.pue, "Power of the site over that of its computers (default 1.54)", "FACTOR");
-  add("--mtbf", run.mtbf, "Mean time between failures of one device that stop the run, such as 50000h (default Llama 3's)",
-      "TIME");
-  add("--restart-time", run.restart_time, "From a failure until training goes on, with other nodes (default 10min)", "TIME");
-  add("--repair-time", run.repair_time, "Until a failed node is back (default 1d)", "TIME");
-  add("--spare-nodes", run.spare_nodes,
-      "That wait for others to fail, and are paid for (default as many as needed, from elsewhere)", "N");
-  add("--checkpoint", run.checkpoint,
-      "Who writes it: async, the hosts while training goes on, after a copy to their memory (default), or sync", "WAY");
-  add("--checkpoint-bandwidth", run.checkpoint_bandwidth,
-      "What the storage takes of all nodes together (default 1GB/s of each node)", "RATE");
 }
 
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {

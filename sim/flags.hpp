@@ -49,13 +49,15 @@ void add_tokens(CLI::App& app, const std::string& name, Number& value, const std
 
 void add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& text, const std::string& type,
               const std::string& group);
+/// The meaning of a field with a command's default, or the field's own, in place of "{}".
+std::string meaning_of(const JobField& field, std::string_view standard = {});
 /// A field of a job (search/job_fields.hpp) as a flag of a command that keeps it in `value`.
-/// @param group  in place of the field's @param standard  in place of "{}" in its meaning
+/// @param group  in place of the field's
 void add_field(CLI::App& app, std::string_view name, std::string& value, std::string_view group = {});
 template <class Number>
 void add_field(CLI::App& app, std::string_view name, Number& value) {
   const JobField& field = job_field(name);
-  add_count(app, concat("--", name), value, field.meaning, std::string{field.type}, std::string{field.group});
+  add_count(app, concat("--", name), value, meaning_of(field), std::string{field.type}, std::string{field.group});
 }
 /// A command in the list of `parent`'s help. @param text  what it does, in a line
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& text);
@@ -77,17 +79,15 @@ void add_axis_flags(CLI::App& app, MeshRequest& request);
 void add_sequence_parallel_flag(CLI::App& app, MeshRequest& request);
 /// What the ranks that hold the same parameters share, and when it travels.
 void add_state_flags(CLI::App& app, MeshRequest& request);
-/// The flags for what is to be trained and where: the fields of a job but noise.
+/// The flags for what is to be trained and where: the fields of a job but noise and a whole run.
 void add_problem_flags(CLI::App& app, JobTexts& job, const std::string& microbatch_default,
                        const std::string& recompute_default = "full");
 /// The same for `plan`, which searches what is not given.
 void add_planned_flags(CLI::App& app, JobTexts& job);
 /// The same for `bound`: those on which a bound depends.
 void add_bound_flags(CLI::App& app, JobTexts& job);
-/// Jitter, stragglers, interference.
-void add_noise_flags(CLI::App& app, JobTexts& job);
-/// A whole training run: its tokens, price, power, failures and checkpoints.
-void add_run_flags(CLI::App& app, RunFlags& run);
+/// The flags of noise, or of a whole training run.
+void add_flags_of(CLI::App& app, JobTexts& job, FieldTraits trait);
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose);
 void add_schedule_flags(CLI::App& app, Request& request);
 void add_config_flag(CLI::App& app);

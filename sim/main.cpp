@@ -118,8 +118,8 @@ int run(int argc, char** argv) {
   add_text(*simulate, "--graph", plain.file, "A plain graph of tasks instead (tg1 or JSON, docs/task_graphs.md)", "FILE|-",
            "Schedule");
   add_problem_flags(*simulate, request, "1");
-  add_noise_flags(*simulate, request);
-  add_run_flags(*simulate, request.run);
+  add_flags_of(*simulate, request, tawpipe::of_noise);
+  add_flags_of(*simulate, request, tawpipe::of_run);
   add_text(*simulate, "--fold", request.fold,
            "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
            "(docs/mesh.md)",

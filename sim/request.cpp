@@ -249,7 +249,7 @@ std::vector<std::int64_t> microbatch_sizes(const Request& request, bool choose) 
 
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
-  parse_run(request.run);  // finds errors before anything is computed
+  parse_run(request);  // finds errors before anything is computed
   if (!request.has_cluster()) throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   auto [model, says_fusion] = requested_model(request, known);
   Problem problem{.cluster = request.cluster_value

@@ -26,12 +26,11 @@ struct Request : JobTexts {
   std::optional<Cluster> cluster_value;    ///< instead of the field; Python (python/) has values
   std::optional<Transformer> model_value;  ///< likewise
   std::string schedule;
-  std::string schedule_file;         ///< a schedule file, instead of `schedule`
-  std::string comm_groups;           ///< the process groups of a schedule file that is a Chakra trace
-  bool times_are_known = false;      ///< the schedule file has times of computations: no model is needed
-  std::vector<std::string> options;  ///< key=value
-  std::string fold;                  ///< auto, on or off; "" is off, for commands without the flag
-  RunFlags run;
+  std::string schedule_file;           ///< a schedule file, instead of `schedule`
+  std::string comm_groups;             ///< the process groups of a schedule file that is a Chakra trace
+  bool times_are_known = false;        ///< the schedule file has times of computations: no model is needed
+  std::vector<std::string> options;    ///< key=value
+  std::string fold;                    ///< auto, on or off; "" is off, for commands without the flag
   std::string json;                    ///< a file, or "-" for standard output
   std::string timeline;                ///< a file
   std::string trace;                   ///< a file

@@ -1,4 +1,4 @@
-// The flags of a whole training run, as given, and their values.
+// The fields of a whole training run (search/detail/run_rows.hpp), and their values.
 // Not: what the run costs (commands/run_cost.hpp).
 #pragma once
 
@@ -7,24 +7,12 @@
 
 #include "tawpipe/analysis/run_cost.hpp"
 #include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/search/job_fields.hpp"
 
 namespace tawpipe::sim {
 
-/// "": not given.
-struct RunFlags {
-  std::string tokens;                ///< --train-tokens
-  std::string price;                 ///< --price, of a device's hour
-  std::string power;                 ///< --power, of a device
-  std::string pue;                   ///< --pue
-  std::string mtbf;                  ///< --mtbf, of a device
-  std::string restart_time;          ///< --restart-time
-  std::string repair_time;           ///< --repair-time
-  std::string spare_nodes;           ///< --spare-nodes
-  std::string checkpoint;            ///< --checkpoint async|sync
-  std::string checkpoint_bandwidth;  ///< --checkpoint-bandwidth, of the storage
-
-  bool wanted() const { return !tokens.empty(); }
-};
+/// Whether a whole run is asked for.
+inline bool wants_run(const JobTexts& job) { return job.has("train-tokens"); }
 
 /// What the flags say of a run; the rest is the plan's.
 struct RunGiven {
@@ -36,8 +24,8 @@ struct RunGiven {
 };
 
 /// @throws InputError  naming the flag, also if one is of a run and --train-tokens is not given
-RunGiven parse_run(const RunFlags& flags);
+RunGiven parse_run(const JobTexts& job);
 /// The price of a device's hour; 0 if not given. @throws InputError
-Price price_of(const RunFlags& flags);
+Price price_of(const JobTexts& job);
 
 }  // namespace tawpipe::sim

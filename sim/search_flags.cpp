@@ -42,7 +42,7 @@ Command add_sweep(CLI::App& parent) {
       ->delimiter(',');
   add_option_flag(*app, request->base, "every schedule that has it");
   add_problem_flags(*app, request->base, "auto");
-  add_noise_flags(*app, request->base);
+  add_flags_of(*app, request->base, of_noise);
   add_count(*app, "--threads", request->threads, "How many (default all cores); the output is the same", "N", "Other");
   add_text(*app, "--csv", request->csv, "Write a line for each point and schedule", "FILE|-", "Output");
   add_json_flag(*app, request->base.json, "points and crossovers");
@@ -110,7 +110,7 @@ Command add_plan(CLI::App& parent) {
            "A step of what --today runs, as measured, such as 9.1s: what plans take follows from it (a log says its own)", "TIME",
            "Problem");
   app->get_option("--step-time")->needs("--today");
-  add_run_flags(*app, request.run);
+  add_flags_of(*app, request, of_run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,
            "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed", "FRAMEWORK",

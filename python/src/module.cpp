@@ -58,11 +58,11 @@ struct Simulated : Prediction {
   nlohmann::ordered_json more;
 
   /// @param error  of its time; none: it is not known
-  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const sim::RunFlags& run,
+  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const sim::Request& request,
             const std::optional<RunsWithError>& error)
       : Prediction{std::move(prediction)} {
     sim::add_cost(more, problem);
-    if (run.wanted()) more["run"] = sim::run_json(sim::answer_run(run, problem, summary));
+    if (sim::wants_run(request)) more["run"] = sim::run_json(sim::answer_run(request, problem, summary));
     sim::add_gap(more, summary.makespan, bound);
     if (error) sim::add_interval(more, summary.makespan, *error);
   }
@@ -79,7 +79,7 @@ Simulated simulate(const sim::Request& request) {
   problem.schedules = {sim::named_schedule(request)};
   Prediction found = sim::predict(problem);
   const auto error = sim::error_of_problem(problem, found.summary, problem.schedules.front(), problem.recompute);
-  return {std::move(found), problem, sim::bound_of(problem), request.run, error};
+  return {std::move(found), problem, sim::bound_of(problem), request, error};
 }
 
 Simulated simulate_given(const sim::Request& request, const Schedule& schedule) {
@@ -88,7 +88,7 @@ Simulated simulate_given(const sim::Request& request, const Schedule& schedule) 
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
   const SignalsEndComputations watched{false};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
-  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt, request.run, std::nullopt};
+  return {predict(given.problem, std::move(given.schedule)), given.problem, std::nullopt, request, std::nullopt};
 }
 
 /// What compare() found: summaries, best first, and the command's text.

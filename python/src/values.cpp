@@ -120,20 +120,8 @@ void bind_problem(nb::module_& module) {
       .def_ro("notes", &Transformer::notes, "What was assumed or left out when it was read.")
       .def_prop_ro("parameters", &Transformer::parameters, "A tied matrix counts once.");
 
-  nb::class_<sim::RunFlags>(module, "RunFlags")
-      .def_rw("train_tokens", &sim::RunFlags::tokens)
-      .def_rw("price", &sim::RunFlags::price)
-      .def_rw("power", &sim::RunFlags::power)
-      .def_rw("pue", &sim::RunFlags::pue)
-      .def_rw("mtbf", &sim::RunFlags::mtbf)
-      .def_rw("restart_time", &sim::RunFlags::restart_time)
-      .def_rw("repair_time", &sim::RunFlags::repair_time)
-      .def_rw("spare_nodes", &sim::RunFlags::spare_nodes)
-      .def_rw("checkpoint", &sim::RunFlags::checkpoint)
-      .def_rw("checkpoint_bandwidth", &sim::RunFlags::checkpoint_bandwidth);
   nb::class_<sim::Request>(module, "Request")
       .def(nb::init<>())
-      .def_rw("run", &sim::Request::run)
       .def_rw("cluster_value", &sim::Request::cluster_value)
       .def_rw("model_value", &sim::Request::model_value)
       .def_rw("schedule", &sim::Request::schedule)
@@ -159,9 +147,11 @@ void bind_problem(nb::module_& module) {
       row["group"] = nb::cast(field.group);
       row["type"] = nb::cast(field.type);
       row["meaning"] = nb::cast(field.meaning);
+      row["standard"] = nb::cast(field.standard);
+      row["searched"] = nb::cast(field.searched);
       row["kind"] = nb::cast(name_of(field.kind));
       row["words"] = nb::cast(field.value.words);
-      row["bounds"] = nb::cast(field.bounds);
+      row["bounds"] = nb::cast(!field.is(of_plan));
       all.append(row);
     }
     return all;

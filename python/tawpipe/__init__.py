@@ -279,28 +279,26 @@ def sweep(*names: str, vary: Mapping[str, Iterable[Field]], cluster: ClusterLike
     for values in itertools.product(*vary.values()):
         point = dict(zip(vary, values))
         given = {"cluster": cluster, "model": model, **fields, **point}
-        rows += [{**point, **row} for row in compare(*names, options=options, **given)]
+        rows += [{**point, **row, **point} for row in compare(*names, options=options, **given)]
     return Table(rows, [*vary, "label", "makespan_s", "tokens_per_device_per_second", "microbatch_size", "out_of_memory"])
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, options: Options | None = None,
-             fold: str = "off", price: float | str = 0, train_tokens: int | str = 0, run: Options | None = None,
-             **fields: Field) -> Prediction:
+             fold: str = "off", run: Options | None = None, **fields: Field) -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
         options: Of the schedule.
         fold: "auto" simulates devices that do the same once, where that is exact.
-        price, train_tokens, run: As of `plan`.
+        run: More fields, of a whole run.
         fields: Of the job, as the command's flags. A Schedule keeps the model and batch that it was made for.
 
     Raises:
         InputError: For anything missing or impossible.
         ScheduleError: For a schedule that cannot run.
     """
-    request = _request("simulate", cluster, model, options, fields)
+    request = _request("simulate", cluster, model, options, fields, run)
     _put(request, fold=fold)
-    _set_run(request, train_tokens=train_tokens, price=price, **(run or {}))
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
     if not isinstance(schedule, str):
@@ -310,8 +308,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
 
 
 def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 0, schedules: Sequence[str] = (),
-         options: Options | None = None, pipeline_parallel: int = 0, price: float | str = 0, train_tokens: int | str = 0,
-         run: Options | None = None, what_if: Sequence[str] = (), today: str | os.PathLike | None = None,
+         options: Options | None = None, pipeline_parallel: int = 0, run: Options | None = None, what_if: Sequence[str] = (), today: str | os.PathLike | None = None,
          args: Sequence[str] = (), env: Mapping[str, str] | None = None, strict: bool = False, vocab_size: int = 0,
          step_time: str = "", emit: str | None = None, top: int = 5, budget: int = 0, seconds: int = 0, threads: int = 0,
          **fields: Field) -> Plans:
@@ -322,11 +319,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 
         schedules: Those that may be chosen, as compare names them; none: all that docs/search_space.md lists.
         options: Of every schedule that has them.
         pipeline_parallel: The schedule's own devices; 0: any.
-        price: Of a device's hour, such as 2.5 or "2.5USD": adds the price of a billion tokens, and of the run.
-        train_tokens: Of a whole run, such as "15T": the answer's "run" has its days, device-hours, price, energy and what
-            failures take (docs/run_cost.md).
-        run: More of it, as the command's flags: power, pue, mtbf, restart_time, repair_time, spare_nodes, checkpoint,
-            checkpoint_bandwidth.
+        run: More fields, of a whole run: with `train_tokens` the answer's "run" has its days, device-hours, price, energy and
+            what failures take (docs/run_cost.md).
         what_if: Changes of the cluster that are searched too (`Plans.what_if`): "nodes=8", "network=800Gbps", "device=B200",
             "cluster=hgx-b200x4", several with commas between, with "price=5USD"; "catalogue" for what is usually asked.
         today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its
@@ -346,9 +340,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 
         InputError: For anything missing or impossible.
     """
     flags = _core.PlanFlags()
-    base = _request("plan", cluster, model, options, fields)
-    _set_run(base, train_tokens=train_tokens, price=price, **(run or {}))
-    flags.base = base
+    flags.base = _request("plan", cluster, model, options, fields, run)
     flags.schedules = _names("schedules", schedules)
     flags.what_if = _names("what_if", what_if)
     flags.args = _names("args", args)
@@ -471,11 +463,17 @@ _FIELDS = {row["name"]: row for row in _core.fields()}
 """The fields of a job by their names here: the command's flags, with '_' for '-'."""
 _BY_CALL = {call: [name for name, row in _FIELDS.items()
                    if name not in ("cluster", "model") and (row["bounds"] or call != "bound")
-                   and (row["group"] != "Noise" or call in ("compare", "sweep", "simulate"))]
+                   and (row["group"] != "Noise" or call in ("compare", "sweep", "simulate"))
+                   and (row["group"] != "Training run" or call in ("simulate", "plan"))]
             for call in ("compare", "sweep", "simulate", "plan", "bound")}
 
 
-def _request(call, given_cluster, given_model, options, fields) -> _core.Request:
+def _request(call, given_cluster, given_model, options, fields, run=None) -> _core.Request:
+    of_run = [name for name, row in _FIELDS.items() if row["group"] == "Training run"]
+    for name in run or ():
+        if name not in of_run:
+            raise TypeError(f"run has no {name!r}; it has {', '.join(of_run)}")
+    fields = {**fields, **(run or {})}
     for name in fields:
         if name not in _BY_CALL[call]:
             raise TypeError(f"unexpected argument {name!r}; fields of the job are {', '.join(_BY_CALL[call])}")
@@ -500,6 +498,8 @@ def _field_text(field, value: Field) -> str:
     whole = kind in ("count", "tokens") or field["type"].startswith("N|")
     if value is None or value == "" or (value is False and kind == "flag"):
         return ""
+    if field["group"] == "Training run" and type(value) in (int, float):
+        return "" if value == 0 and name in ("train_tokens", "price") else str(value)
     if isinstance(value, bool):
         if not switch:
             raise _wrong(name, "a number" if whole or kind != "text" else "a str", value)
@@ -516,20 +516,6 @@ def _field_text(field, value: Field) -> str:
     except (TypeError, ValueError):
         pass
     raise _wrong(name, {"count": "an int", "tokens": "an int or a str", "fraction": "a number", "number": "a number"}.get(kind, "a str"), value)
-
-
-def _set_run(request, **run: object) -> None:
-    """Sets what is said of a whole run, as text of the command's flags or a number; 0 of tokens or price is nothing."""
-    for name, value in run.items():
-        if name not in _RUN:
-            raise TypeError(f"run has no {name!r}; it has {', '.join(_RUN[2:])}")
-        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise _wrong(name, "a number or a str", value)
-        _put(request.run, **{name: "" if value == 0 and name in _RUN[:2] else str(value)})
-
-
-_RUN = ("train_tokens", "price", "power", "pue", "mtbf", "restart_time", "repair_time", "spare_nodes", "checkpoint",
-        "checkpoint_bandwidth")
 
 
 def _option(value: object) -> str:
@@ -593,10 +579,16 @@ def _with_fields(call):
     fields = [_FIELDS[name] for name in _BY_CALL[call.__name__]]
     kinds = {"count": "int | None", "tokens": "int | str | None", "fraction": "float | None", "number": "float | None", "flag": "bool"}
     words = [inspect.Parameter(field["name"], inspect.Parameter.KEYWORD_ONLY, default=False if field["kind"] == "flag" else None,
-                               annotation=kinds.get(field["kind"], "str | bool | None" if "on" in field["words"] else "str | None"))
+                               annotation=kinds.get(field["kind"], "str | bool | None" if "on" in field["words"]
+                                                    else "int | str | None" if field["type"].startswith("N|") else "str | None"))
              for field in fields]
     call.__signature__ = signature.replace(parameters=[*list(signature.parameters.values())[:-1], *words])
-    meanings = "".join(f"\n        {field['name']}: {' '.join(field['meaning'].split()).replace(' (default {})', '')}" for field in fields)
+    meanings = ""
+    for field in fields:
+        standard = call is plan and field["searched"] or field["standard"]
+        text = " ".join(field["meaning"].split())
+        text = text.replace("{}", standard) if standard else text.replace(" (default {})", "")
+        meanings += f"\n        {field['name']}: {text}"
     call.__doc__ += f"\n    Fields of the job:{meanings}\n    "
 
 

@@ -88,11 +88,10 @@ std::optional<Left> searched(const Planned& planned, int nodes, const PlanWatch&
 }  // namespace
 
 std::optional<Planned::NodeLoss> find_node_loss(const Planned& planned, const PlanWatch& watch) {
-  const RunFlags& flags = planned.flags.base.run;
   const Cluster& cluster = planned.request.problem.cluster;
-  if (!flags.wanted() || planned.result.plans.empty() || cluster.nodes() < 2) return std::nullopt;
+  if (!wants_run(planned.flags.base) || planned.result.plans.empty() || cluster.nodes() < 2) return std::nullopt;
   const int left = cluster.ranks() - cluster.devices_in(NodeId{cluster.nodes() - 1});
-  const Failures failures = parse_run(flags).run.failures;
+  const Failures failures = parse_run(planned.flags.base).run.failures;
   Planned::NodeLoss loss{.global_batch = 0, .lost = {.restart_s = failures.restart_s, .repair_s = failures.repair_s}};
   std::optional<Left> found[] = {searched(planned, cluster.nodes() - 1, watch), fewer_replicas(planned, left)};
   for (std::optional<Left>& one : found) {

@@ -58,6 +58,13 @@ struct Trial {
   std::optional<PlanRequest> request = {};
 };
 
+/// Whether the best plan's ranks can share layers as the problem says.
+bool can_run(const Problem& problem, const Plan& best) {
+  const Mesh& mesh = best.layout.mesh;
+  if (!detail::why_not_shared(problem, mesh, problem.context_exchange).empty()) return false;
+  return problem.expert_overlap == ExpertOverlap::off || shipped().info(best.choice.schedule).pairs;
+}
+
 std::vector<Trial> possible_trials(const Planned& planned) {
   const PlanFlags& flags = planned.flags;
   const PlanRequest& asked = planned.request;
@@ -84,18 +91,14 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
     trials.push_back({{"CUDA graphs of whole steps (--cuda-graphs iteration)"}, {}, std::move(graphs)});
   }
-  if (best.layout.mesh.whole_experts && asked.problem.expert_dispatch == ExpertDispatch::all_to_all) {
-    PlanRequest once = around_best(asked, best);
-    once.problem.expert_dispatch = ExpertDispatch::deepep;
-    if (detail::why_not_shared(once.problem, best.layout.mesh, once.problem.context_exchange).empty())
-      trials.push_back({{"tokens sent to experts by DeepEP (--expert-dispatch deepep)"}, {}, std::move(once)});
-  }
-  if (best.layout.mesh.whole_experts && asked.problem.expert_overlap == ExpertOverlap::off &&
-      shipped().info(best.choice.schedule).pairs) {
-    PlanRequest paired = around_best(asked, best);
-    paired.problem.expert_overlap = ExpertOverlap::delayed;
-    trials.push_back(
-        {{"all-to-alls of experts under another microbatch (--overlap-expert-all-to-all delayed)"}, {}, std::move(paired)});
+  for (const JobField& field : job_fields()) {
+    const auto& [text, words] = field.tried;
+    const bool means_nothing = field.is(of_experts) && !best.layout.mesh.whole_experts;
+    if (text.empty() || means_nothing || field.value.print(field, asked.problem) != field.standard) continue;
+    PlanRequest other = around_best(asked, best);
+    field.value.read(field, std::string{text}, other.problem);
+    if (can_run(other.problem, best))
+      trials.push_back({{concat(words, " (--", field.name, " ", text, ")")}, {}, std::move(other)});
   }
   if (by_kernels && !flags.base.has("gemm-format") && all_have_8_bits(cluster)) {
     PlanFlags narrow = flags;

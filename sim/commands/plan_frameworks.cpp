@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 template <class Keeps>
 void take_switches(Request& request, const Problem& problem, Keeps&& keeps) {
   for (const JobField& field : job_fields()) {
-    if (field.of_framework && !keeps(field)) request.set(field.name, field.value.print(field, problem), false);
+    if (field.is(of_framework) && !keeps(field)) request.set(field.name, field.value.print(field, problem), false);
   }
 }
 

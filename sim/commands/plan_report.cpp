@@ -52,7 +52,9 @@ JobTexts planned_texts(const JobTexts& asked, const PlanRequest& request, const 
   if (problem.overlap_gathers) chosen("overlap-param-gather");
   if (problem.tensor_overlap) chosen("tp-comm-overlap");
   if (plan.layout.mesh.tensor == 1) texts.take_back("tp-comm-overlap");
-  if (!plan.layout.mesh.whole_experts) texts.take_back("overlap-expert-all-to-all");
+  for (const JobField& field : job_fields()) {
+    if (field.is(of_experts) && !plan.layout.mesh.whole_experts) texts.take_back(field.name);
+  }
   if (plan.layout.loss_chunk > 0) chosen("loss-chunk");
   if (plan.layout.exchange) chosen("context-exchange");
   if (plan.layout.sharding) chosen("shard-states");
@@ -127,15 +129,13 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["layout"] = mesh_order_text(mesh.order);
   json["words"] = layout_text(plan);
   add_interval(json, plan.summary.makespan, runs_with_error(planned, plan));
-  json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
-  if (mesh.whole_experts) {
-    json["expert_dispatch"] = name(planned.request.problem.expert_dispatch);
-    json["expert_overlap"] = name(planned.request.problem.expert_overlap);
+  const Problem problem = problem_of(planned.request, plan.layout, plan.choice);
+  for (const JobField& field : job_fields()) {
+    if (field.json.empty() || (field.is(of_experts) && !mesh.whole_experts)) continue;
+    std::string text = field.value.print(field, problem);
+    json[field.json] = field.kind == FieldKind::text ? Json(std::move(text)) : Json::parse(text);
   }
-  json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
-  json["shard_states"] = name(plan.layout.sharding.value_or(planned.request.problem.sharding));
-  json["offload"] = name(plan.layout.offload.value_or(planned.request.problem.offload));
-  json["balanced_stages"] = plan.layout.balanced_stages || planned.request.problem.stage_cut.balanced;
+  json["balanced_stages"] = problem.stage_cut.balanced;
   add_gap(json, plan.summary.makespan, planned.bound_s);
   json["least_s"] = to_seconds(plan.bound);
   const Shares shares = shares_of(plan.summary);
@@ -146,7 +146,7 @@ Json plan_json(const Planned& planned, const Plan& plan) {
     json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
     json["loses_by"] = loses_by(planned.use().summary, plan.summary);
   }
-  if (const Price price = price_of(planned.flags.base.run); price.amount > 0)
+  if (const Price price = price_of(planned.flags.base); price.amount > 0)
     json["price_per_billion_tokens"] = price_of_tokens(price.amount, plan.summary);
   json["command"] = command_of(planned.flags, planned.request, plan);
   return json;

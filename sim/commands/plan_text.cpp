@@ -216,7 +216,7 @@ std::string result_text(const Planned& planned, const TableStyle& style, const T
                         format.makespan ? concat(format_percent(*format.makespan / planned.best().makespan - 1), " slower")
                                         : std::string{"nothing fits"});
   }
-  if (const Price price = price_of(planned.flags.base.run); price.amount > 0)
+  if (const Price price = price_of(planned.flags.base); price.amount > 0)
     text += fmt::format("price  {} a billion tokens\n", money_text(price_of_tokens(price.amount, use.summary), price.currency));
   text += "\n";
   for (const Plan* const other : others) {
@@ -237,12 +237,12 @@ std::string result_text(const Planned& planned, const TableStyle& style, const T
 }
 
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style) {
-  const Price price = price_of(all.front().flags.base.run);
+  const Price price = price_of(all.front().flags.base);
   const bool priced = price.amount > 0;
   std::vector<TableColumn> columns{{"devices", Align::right},         {"step time", Align::right}, {"tokens/day", Align::right},
                                    {"tokens/s/device", Align::right}, {"worth", Align::right},     {"memory", Align::right}};
   if (priced) columns.push_back({"price/Gtoken", Align::right});
-  if (all.front().flags.base.run.wanted())
+  if (wants_run(all.front().flags.base))
     columns.insert(columns.end(), {{"run", Align::right}, {"goodput", Align::right}, {"cost", Align::right}});
   columns.insert(columns.end(), {{"schedule"}, {"layout"}, {"recompute"}, {"options"}});
   Table table{columns};

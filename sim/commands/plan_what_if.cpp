@@ -40,15 +40,15 @@ PlanFlags changed_flags(const PlanFlags& flags, const Cluster& cluster, const Cl
     base.take_back("inter-node");
   }
   if (change.price.amount > 0) {
-    base.run.price = concat(change.price.amount, change.price.currency);
+    base.set("price", concat(change.price.amount, change.price.currency));
   } else if (!more_of_the_same(change)) {
-    base.run.price.clear();
+    base.take_back("price");
   }
   return changed;
 }
 
 void check_currency(const PlanFlags& flags, const ClusterChange& change) {
-  const Price now = price_of(flags.base.run);
+  const Price now = price_of(flags.base);
   if (now.amount > 0 && change.price.amount > 0 && now.currency != change.price.currency)
     throw InputError(concat("--price is in ", now.currency.empty() ? "no currency" : now.currency, " and that of ", name(change),
                             " in ", change.price.currency.empty() ? "none" : change.price.currency, "; say both in one"));
@@ -121,7 +121,7 @@ std::vector<WhatIf> search_what_if(const Planned& now, std::vector<WhatIf> all, 
 
 std::string what_if_text(const Planned& now, const std::vector<WhatIf>& all, const TableStyle& style) {
   const Plan& used = now.use();
-  const Price price = price_of(now.flags.base.run);
+  const Price price = price_of(now.flags.base);
   std::vector<TableColumn> columns{
       {"cluster"}, {"step time", Align::right}, {"80 %", Align::right}, {"tokens/s", Align::right}, {"speed", Align::right}};
   if (price.amount > 0) columns.push_back({"price/Gtoken", Align::right});
@@ -133,7 +133,7 @@ std::string what_if_text(const Planned& now, const std::vector<WhatIf>& all, con
                                    interval_text(summary.makespan, runs_with_error(planned, plan).error),
                                    format_tokens(tokens_per_second(summary)),
                                    fmt::format("{:.3g} x", tokens_per_second(summary) / tokens_per_second(used.summary))};
-    const Price own = price_of(planned.flags.base.run);
+    const Price own = price_of(planned.flags.base);
     if (price.amount > 0) cells.push_back(own.amount > 0 ? fmt::format("{:.3g}", price_of_tokens(own.amount, summary)) : "");
     const double may = worth(used.summary, summary);
     cells.push_back(price.amount > 0 ? fmt::format("{:.3g}", price.amount * may) : fmt::format("{:.3g} x", may));
@@ -162,7 +162,7 @@ std::string what_if_text(const Planned& now, const std::vector<WhatIf>& all, con
 
 Json what_if_json(const Planned& now, const std::vector<WhatIf>& all) {
   const Plan& used = now.use();
-  const Price price = price_of(now.flags.base.run);
+  const Price price = price_of(now.flags.base);
   Json json = Json::array();
   for (const WhatIf& one : all) {
     const Cluster& cluster = one.planned.request.problem.cluster;

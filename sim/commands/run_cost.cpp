@@ -117,10 +117,10 @@ std::string money_text(double amount, const std::string& currency) {
   return (amount < 1000 ? fmt::format("{:.2f}", amount) : format_rounded(amount)) + (currency.empty() ? "" : " " + currency);
 }
 
-RunAnswer answer_run(const RunFlags& flags, const Problem& problem, const Summary& summary) {
+RunAnswer answer_run(const JobTexts& job, const Problem& problem, const Summary& summary) {
   if (!problem.has_model() || summary.sequence < 1 || summary.global_batch < 1)
     throw InputError("--train-tokens is of a model with sequences; give --model, --sequence and --global-batch");
-  RunGiven given = parse_run(flags);
+  RunGiven given = parse_run(job);
   TrainingRun& run = given.run;
   run.step_tokens = static_cast<double>(summary.sequence) * static_cast<double>(summary.global_batch);
   run.step_s = to_seconds(summary.makespan);
@@ -233,9 +233,9 @@ Json run_json(const RunAnswer& answer) {
 namespace {
 
 RunAnswer answer_run(const Planned& planned) {
-  return answer_run(planned.flags.base.run, planned.request.problem, planned.use().summary);
+  return answer_run(planned.flags.base, planned.request.problem, planned.use().summary);
 }
-bool has_run(const Planned& planned) { return planned.flags.base.run.wanted() && !planned.result.plans.empty(); }
+bool has_run(const Planned& planned) { return wants_run(planned.flags.base) && !planned.result.plans.empty(); }
 
 }  // namespace
 

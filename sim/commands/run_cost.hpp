@@ -22,9 +22,9 @@ struct RunAnswer {
   double one_writer = 0;   ///< the same, all written by one node with its part of the storage's speed
 };
 
-/// The run of the flags by steps of `summary`, a run of `problem`. @pre flags.wanted()
+/// The run of the flags by steps of `summary`, a run of `problem`. @pre wants_run(job)
 /// @throws InputError  if the problem has no model
-RunAnswer answer_run(const RunFlags& flags, const Problem& problem, const Summary& summary);
+RunAnswer answer_run(const JobTexts& job, const Problem& problem, const Summary& summary);
 /// A line for each part.
 std::string run_text(const RunAnswer& answer);
 /// The keys of docs/output.md.

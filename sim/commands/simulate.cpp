@@ -260,7 +260,7 @@ int run_simulate(const Request& given) {
     auto json = to_json(summary);
     add_cost(json, problem);
     add_gap(json, summary.makespan, bound);
-    if (request.run.wanted()) json["run"] = run_json(answer_run(request.run, problem, summary));
+    if (wants_run(request)) json["run"] = run_json(answer_run(request, problem, summary));
     if (error) add_interval(json, summary.makespan, *error);
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     if (outputs.json) (*outputs.json)(json.dump(2) + "\n");
@@ -279,7 +279,7 @@ int run_simulate(const Request& given) {
   if (!any_standard_output(paths))
     print(verdict + describe(problem, &prediction.schedule.workload()) + "\n" +
           summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1, gathers_whole_stages(problem)) +
-          (request.run.wanted() ? "\n" + run_text(answer_run(request.run, problem, summary)) : std::string{}) +
+          (wants_run(request) ? "\n" + run_text(answer_run(request, problem, summary)) : std::string{}) +
           (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   const std::optional<FittingLayout> found = file ? std::nullopt : fitting.wait();

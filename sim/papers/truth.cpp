@@ -10,6 +10,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/search/job_fields.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
@@ -317,16 +318,15 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   if (row.ep > 1) {
-    const int others = row.tp * row.cp;
-    if (row.ep % others != 0 || row.dp() % (row.ep / others) != 0)
+    if (const int others = row.tp * row.cp; row.ep % others != 0 || row.dp() % (row.ep / others) != 0)
       return concat("experts among ", row.ep, " ranks, which tensor ", row.tp, " x context ", row.cp, " ranks do not divide");
     problem.mesh.whole_experts = true;
-    problem.mesh.expert = row.ep / others;
+    problem.mesh.expert = row.ep / (row.tp * row.cp);
     problem.mesh.data = row.dp() / problem.mesh.expert;
     // Megatron-Bridge sets delay_wgrad_compute with it (scripts/performance/utils/overrides.py).
-    if (has(overlap, "moe_a2a_overlap=true")) problem.expert_overlap = ExpertOverlap::delayed;
-    if (has(overlap, "moe_flex_dispatcher_backend=deepep") || has(overlap, "moe_flex_dispatcher_backend=hybridep"))
-      problem.expert_dispatch = ExpertDispatch::deepep;
+    if (has(overlap, "moe_a2a_overlap=true")) set_job_field(problem, "overlap-expert-all-to-all", "delayed");
+    const auto backend = [&](const char* name) { return has(overlap, concat("moe_flex_dispatcher_backend=", name)); };
+    if (backend("deepep") || backend("hybridep")) set_job_field(problem, "expert-dispatch", "deepep");
   }
   // Megatron-LM's --cp-comm-type is p2p; PyTorch gathers (_cp_options.rotate_method), as did Llama 3.
   if (!fsdp) problem.context_exchange = ContextExchange::ring;

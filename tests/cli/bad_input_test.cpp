@@ -142,7 +142,7 @@ TEST_CASE("seeds that are negative, fractions or text") {
                   {"--seed: the value must be a whole number from 0 to ", "see tawpipe simulate --help"});
   }
   CHECK(with({{"--seed", "0"}}).code == 0);
-  check_refused(with({{"--jitter", "much"}}), {"--jitter = much; it takes a number"});
+  check_refused(with({{"--jitter", "much"}}), {"--jitter: the value must be a number, not 'much'"});
 }
 TEST_CASE("a value that is empty, as an unset variable gives it") {
   for (const std::string flag : {"--cluster", "--schedule", "--json", "--trace", "--cost", "--recompute", "--fold"}) {

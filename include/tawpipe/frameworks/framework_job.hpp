@@ -111,6 +111,28 @@ inline std::string said_of_model(const FrameworkJob& job) {
   return concat("does not say ", job.model_lacks, flags ? "; add them to its command" : "");
 }
 
+namespace detail {
+
+/// Switches that a job and a problem have under the same names, of one for the other.
+template <class To, class From>
+void take_switches(To& to, const From& from) {
+  to.sequence_parallel = from.sequence_parallel;
+  to.sharding = from.sharding;
+  to.reshard = from.reshard;
+  to.overlap_gradients = from.overlap_gradients;
+  to.overlap_gathers = from.overlap_gathers;
+  to.bucket = from.bucket;
+  to.tensor_overlap = from.tensor_overlap;
+  to.context_exchange = from.context_exchange;
+  to.context_inner = from.context_inner;
+  to.expert_dispatch = from.expert_dispatch;
+  to.expert_overlap = from.expert_overlap;
+  to.offload = from.offload;
+  to.master_copies = from.master_copies;
+}
+
+}  // namespace detail
+
 /// A plan's choice as a job, with the switches of its problem.
 /// @pre problem has a model
 inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
@@ -128,30 +150,20 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
                           : layout.recompute_layers > 0       ? layout.recompute_layers
                                                               : problem.model->recompute_layers,
       .recompute_parts = layout.recompute == Recompute::selective ? problem.model->recompute_parts : RecomputeParts{},
-      .sequence_parallel = problem.sequence_parallel,
-      .sharding = layout.sharding.value_or(problem.sharding),
-      .reshard = problem.reshard,
-      .overlap_gradients = problem.overlap_gradients,
-      .overlap_gathers = problem.overlap_gathers,
-      .bucket = problem.bucket,
-      .tensor_overlap = problem.tensor_overlap,
       .graphs = graphs_of(problem.cost),
-      .context_exchange = layout.exchange.value_or(problem.context_exchange),
-      .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
-                           ? context_inner_of(problem, layout.mesh)
-                           : 0,
-      .expert_dispatch = problem.expert_dispatch,
-      .expert_overlap = problem.expert_overlap,
-      .offload = layout.offload.value_or(problem.offload),
       .gradient_bytes = problem.parameter_bytes.gradient,
       .optimizer_bytes = problem.parameter_bytes.optimizer,
-      .master_copies = problem.master_copies,
       .edges_count_as_layers = both_count || (problem.model->edges_count_as_layers && cut.is_even()),
       .stage_cut = std::move(cut),
       .dtype = problem.model->dtype,
       .code = problem.model->code,
       .fused_attention = problem.model->fused_attention,
       .model = problem.model};
+  detail::take_switches(job, problem);
+  if (layout.sharding) job.sharding = *layout.sharding;
+  if (layout.offload) job.offload = *layout.offload;
+  if (layout.exchange) job.context_exchange = *layout.exchange;
+  job.context_inner = job.context_exchange == ContextExchange::two_level ? context_inner_of(problem, layout.mesh) : 0;
   if (layout.loss_chunk > 0) job.model->loss_chunk = layout.loss_chunk;
   return job;
 }
@@ -214,19 +226,8 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   if (job.sequence > 0) base.sequence = job.sequence;
   base.global_batch = job.global_batch;
   base.recompute = job.recompute.value_or(Recompute::none);
-  base.sequence_parallel = job.sequence_parallel;
-  base.sharding = job.sharding;
-  base.reshard = job.reshard;
-  base.overlap_gradients = job.overlap_gradients;
-  base.overlap_gathers = job.overlap_gathers;
-  base.bucket = job.bucket;
-  base.tensor_overlap = job.tensor_overlap;
+  detail::take_switches(base, job);
   set_graphs(base.cost, job.graphs);
-  base.context_exchange = job.context_exchange;
-  base.context_inner = job.context_inner;
-  base.expert_dispatch = job.expert_dispatch;
-  base.expert_overlap = job.expert_overlap;
-  base.offload = job.offload;
   base.stage_cut = job.stage_cut;
   if (base.model && job.dtype && *job.dtype != base.model->dtype) {
     base.model = with_dtype(*std::move(base.model), *job.dtype);
@@ -234,7 +235,6 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   }
   base.parameter_bytes.gradient = job.gradient_bytes;
   if (job.optimizer_bytes > 0) base.parameter_bytes.optimizer = job.optimizer_bytes;
-  base.master_copies = job.master_copies;
   if (base.model) {
     base.model = with_products(*std::move(base.model), job);
     base.model->edges_count_as_layers = job.edges_count_as_layers;

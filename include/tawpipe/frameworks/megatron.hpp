@@ -119,8 +119,7 @@ inline FrameworkJob megatron_job(SettingsText found, int devices, const GivenJob
                          : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level
                                                                : ContextExchange::all_gather;
   job.context_inner = detail::megatron_context_inner(read);
-  job.expert_dispatch = flags.dispatcher == "flex" ? ExpertDispatch::deepep : ExpertDispatch::all_to_all;
-  job.expert_overlap = detail::megatron_expert_overlap(read, chunks, job);
+  detail::read_megatron_dispatch(read, chunks, job);
   job.offload.optimizer = flags.optimizer_offload || flags.chunked_offload;
   if (flags.offloaded_layers != 0) {  // as TransformerConfig.__post_init__ checks it
     const std::string_view flag = "--cpu-offloading-num-layers";

@@ -347,8 +347,7 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   s.local_batch = pipeline != nullptr ? job.global_batch / job.mesh.batch_parts() : job.microbatch_size;
   s.tensor = job.mesh.tensor;
   s.context = job.mesh.context;
-  if (job.mesh.whole_experts) s.expert = job.mesh.expert_parts();
-  if (job.mesh.whole_experts && job.expert_dispatch == ExpertDispatch::deepep) s.expert_backend = "deepep";
+  if (job.mesh.whole_experts) detail::write_torchtitan_experts(job, s);
   s.async_tensor = job.tensor_overlap && s.tensor > 1;
   s.compile = s.async_tensor || !job.model ||
               (job.has_experts() ? job.model->fused_swiglu : job.model->code != LayerCode::torchtitan_eager);

@@ -1,6 +1,7 @@
 // The fields of a job, a row each, from which flags and their help, configuration files, completion, Python's
 // arguments, sweeps and printed commands follow; and a job as the texts of its fields.
-// Not: the rows (search/detail/job_rows.hpp), nor the job as values (search/problem.hpp).
+// Not: what a row is (search/job_field.hpp), the rows (search/detail/job_rows.hpp), nor the job as values
+// (search/problem.hpp).
 #pragma once
 
 #include <cstdint>
@@ -14,62 +15,15 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/config.hpp"
-#include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/search/job_field.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::inline v0 {
 
-struct JobField;
-
-/// How a field's text becomes a value of the problem, and how that is printed.
-struct FieldValue {
-  std::vector<std::string> words = {};  ///< the values, as far as they can be listed
-  std::string_view what = {};           ///< the value in words, for messages
-  /// Null: what it says depends on other fields or on files (sim/request.cpp). @pre the problem has a model, if of_model
-  /// @throws InputError  naming the field, or what is not known
-  void (*read)(const JobField& field, const std::string& text, Problem& problem) = nullptr;
-  /// Null: as it was given.
-  std::string (*print)(const JobField& field, const Problem& problem) = nullptr;
-  bool of_model = false;
-};
-
-enum class FieldKind : std::uint8_t {
-  text,
-  count,     ///< a whole number, from `least` to `most`
-  tokens,    ///< the same, "8k" too
-  fraction,  ///< above 0, at most 1
-  number,    ///< any
-  flag,      ///< on if it is there
-};
-
-struct JobField {
-  /// Of the flag and its key in files and sweeps: "expert-dispatch". Python has '_' for '-'.
-  std::string_view name = {};
-  std::string_view group = {};  ///< of flags in help
-  std::string_view type = {};   ///< its values in help, "on|off"
-  std::string meaning = {};     ///< "{}" stands for a default of the command
-  FieldKind kind = FieldKind::text;
-  std::string_view standard = {};  ///< the text that says the same as nothing; "": that depends
-  FieldValue value = {};
-  std::string_view aliases = {};   ///< other tools' names for the same, with spaces between
-  std::string_view searched = {};  ///< its meaning for `plan`, which searches it unless it is given
-  bool bounds = true;              ///< `bound` depends on it
-  bool of_framework = false;       ///< a framework's settings say it, and its best value is known
-  std::uint64_t least = 1;
-  std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-};
-
 /// Every field, in the order of printed commands.
 TAWPIPE_INLINE const std::vector<JobField>& job_fields();
-
-/// Whether the text is the first of two words. @throws InputError  naming the flag, if it is neither.
-inline bool one_of_two(std::string_view flag, const std::string& text, std::string_view yes, std::string_view no) {
-  if (text == yes) return true;
-  if (text == no) return false;
-  throw InputError(concat(flag, " ", quote(text), " must be ", yes, " or ", no));
-}
 
 /// "8k" as "8192", "4M" as "4194304"; any other text as it is.
 inline std::string plain_tokens(const std::string& text) {
@@ -102,20 +56,9 @@ inline const JobField& job_field(std::string_view name) {
   return *field;
 }
 
-/// Sets a model's dtype, in place of what was assumed of the one in which a file's weights are stored.
-inline void set_dtype(Transformer& model, Dtype dtype) {
-  model.dtype = dtype;
-  std::erase_if(model.notes,
-                [](const std::string& note) { return note.starts_with("torch_dtype: ") || note.starts_with("dtype: "); });
-}
-
-/// @param what  names the value in messages @throws InputError  for a number that is none, or out of range
-inline void check_number(const JobField& field, const std::string& text, std::string_view what) {
-  if (field.kind == FieldKind::fraction) parse_fraction(text, what);
-  if (field.kind == FieldKind::count || field.kind == FieldKind::tokens)
-    parse_whole<std::uint64_t>(text, what, field.least, field.most);
-  if (field.kind == FieldKind::number && !to_number<double>(text))
-    throw InputError(concat(what, " must be a number, not ", quote(text)));
+/// Sets what one field says. @pre it has a value that is read (FieldValue::read) @throws InputError  as that does
+inline void set_job_field(Problem& problem, std::string_view name, const std::string& text) {
+  job_field(name).value.read(job_field(name), text, problem);
 }
 
 /// A job as it was asked for: the texts of its fields. Those that are not set are as their rows or commands have them.
@@ -145,12 +88,12 @@ class JobTexts {
   void take_back(std::string_view name) { set(name, ""); }
 
   /// Flags and values that say the job: {"--sequence", "4096"}, a flag alone with "". In the order of the rows, without
-  /// what holds anyway.
+  /// what holds anyway and what is of a whole run.
   std::vector<std::pair<std::string, std::string>> flags() const {
     std::vector<std::pair<std::string, std::string>> all;
     for (const JobField& field : job_fields()) {
       const Text* const found = find(field.name);
-      if (found == nullptr || found->first == field.standard) continue;
+      if (found == nullptr || found->first == field.standard || field.is(of_run)) continue;
       all.emplace_back(concat("--", field.name), field.kind == FieldKind::flag ? std::string{} : found->first);
     }
     return all;
@@ -180,4 +123,18 @@ class JobTexts {
 
 #if TAWPIPE_BODIES
 #include "tawpipe/search/detail/job_rows.hpp"
+#include "tawpipe/search/detail/run_rows.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE const std::vector<JobField>& job_fields() {
+  static const std::vector<JobField> fields = [] {
+    std::vector<JobField> all = detail::make_job_fields();
+    for (JobField& field : detail::run_fields()) all.push_back(std::move(field));
+    return all;
+  }();
+  return fields;
+}
+
+}  // namespace tawpipe
 #endif

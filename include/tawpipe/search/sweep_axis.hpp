@@ -79,9 +79,12 @@ inline SweepAxis named_axis(std::string parameter) {
     if (info.name == axis.parameter) return axis;
     names.emplace_back(info.name);
   }
-  for (const JobField& field : job_fields()) names.emplace_back(field.name);
+  for (const JobField& field : job_fields()) {
+    if (!field.is(of_run)) names.emplace_back(field.name);
+  }
   axis.field = find_job_field(axis.parameter);
-  if (axis.field == nullptr) throw InputError(concat("--vary: ", unknown_name("parameter", one_line(axis.parameter), names)));
+  if (axis.field == nullptr || axis.field->is(of_run))
+    throw InputError(concat("--vary: ", unknown_name("parameter", one_line(axis.parameter), names)));
   axis.parameter = axis.field->name;
   axis.kind = axis_kind(*axis.field);
   return axis;

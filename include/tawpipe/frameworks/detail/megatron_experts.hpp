@@ -165,6 +165,12 @@ inline ExpertOverlap megatron_expert_overlap(const ReadSettings<MegatronFlags>& 
   return flags.delayed_weights ? ExpertOverlap::delayed : ExpertOverlap::on;
 }
 
+/// How tokens get to experts, and what runs meanwhile.
+inline void read_megatron_dispatch(const ReadSettings<MegatronFlags>& read, int chunks, FrameworkJob& job) {
+  job.expert_dispatch = read.values.dispatcher == "flex" ? ExpertDispatch::deepep : ExpertDispatch::all_to_all;
+  job.expert_overlap = megatron_expert_overlap(read, chunks, job);
+}
+
 /// The devices over which the job's experts are shared out, as Megatron-LM counts them.
 inline int megatron_expert_parallel(const FrameworkJob& job) {
   return job.has_experts() && (job.mesh.whole_experts || job.mesh.expert > 1) ? job.mesh.shared() : 1;

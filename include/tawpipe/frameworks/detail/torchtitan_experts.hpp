@@ -68,4 +68,10 @@ inline void share_torchtitan_experts(const ReadSettings<TorchtitanSettings>& rea
   job.expert_dispatch = s.expert_backend == "standard" ? ExpertDispatch::all_to_all : ExpertDispatch::deepep;
 }
 
+/// @pre the job's devices have whole experts
+inline void write_torchtitan_experts(const FrameworkJob& job, TorchtitanSettings& settings) {
+  settings.expert = job.mesh.expert_parts();
+  if (job.expert_dispatch == ExpertDispatch::deepep) settings.expert_backend = "deepep";
+}
+
 }  // namespace tawpipe::v0::detail

@@ -13,7 +13,7 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedules/option_field.hpp"
-#include "tawpipe/search/job_fields.hpp"
+#include "tawpipe/search/job_field.hpp"
 
 namespace tawpipe::inline v0::detail {
 

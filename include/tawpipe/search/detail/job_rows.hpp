@@ -1,5 +1,5 @@
 // The rows of a job's fields. A new one is a row here, and a member of Problem (or of its model) that it reads into.
-// Not: what a row is (search/job_fields.hpp).
+// Not: what a row is (search/job_field.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "tawpipe/search/detail/field_values.hpp"
-#include "tawpipe/search/job_fields.hpp"
+#include "tawpipe/search/job_field.hpp"
 
-namespace tawpipe::inline v0 {
-
-namespace detail {
+namespace tawpipe::inline v0::detail {
 
 /// --context-exchange: how, and for all-to-all+ring:INNER the inner size (0: not given).
 /// @throws InputError  for anything else
@@ -114,80 +112,65 @@ inline std::vector<JobField> make_job_fields() {
       row("global-batch", problem, "N", "Sequences of one iteration, over all devices",
           {.kind = FieldKind::tokens, .aliases = "gbs global-batch-size"}),
       row("microbatches", problem, "N", "Microbatches of one iteration, in place of --global-batch",
-          {.kind = FieldKind::tokens, .bounds = false}),
+          {.kind = FieldKind::tokens, .traits = of_plan}),
       row("microbatch", problem, "N|auto", "Sequences of one microbatch, or auto: the fastest that fits (default {})",
-          {.value = {.words = {"auto"}},
-           .aliases = "mbs micro-batch-size",
-           .searched = "Sequences of one microbatch (default: the fastest that divides a replica's part of the batch)",
-           .bounds = false}),
+          {.value = {.words = {"auto"}}, .aliases = "mbs micro-batch-size", .searched = "auto", .traits = of_plan}),
       row("recompute", problem, "POLICY",
           "Activations computed again in the backward: none, selective, full, full:N (of the first N layers of each\n"
           "stage), selective:PART,... (of core_attn, mlp, layernorm, activation), or auto: as is fastest and fits\n"
           "(default {})",
-          {.value = {.words = names_of<Recompute, recompute_policies>()},
-           .searched = "Activations computed again in the backward: none, selective[:PART,...] or full[:N] (default any)",
-           .bounds = false}),
-      row("tensor-parallel", layout, "N", "Devices that split each matrix product (default 1)",
+          {.value = {.words = names_of<Recompute, recompute_policies>()}, .searched = "any", .traits = of_plan}),
+      row("tensor-parallel", layout, "N", "Devices that split each matrix product (default {})",
           {.kind = FieldKind::count,
            .standard = "1",
            .value = numeric<&Mesh::tensor>(),
            .aliases = "tp tensor-model-parallel-size",
-           .searched = "Devices that split each matrix product (default any)",
-           .bounds = false,
+           .searched = "any",
+           .traits = of_plan,
            .most = most_ranks}),
-      row("context-parallel", layout, "N", "Devices that split each sequence (default 1)",
+      row("context-parallel", layout, "N", "Devices that split each sequence (default {})",
           {.kind = FieldKind::count,
            .standard = "1",
            .value = numeric<&Mesh::context>(),
            .aliases = "cp context-parallel-size",
-           .searched = "Devices that split each sequence (default any)",
-           .bounds = false,
+           .searched = "any",
+           .traits = of_plan,
            .most = most_ranks}),
       row("expert-parallel", layout, "N",
-          "Devices among which each layer's experts are divided, whole (default 1: tensor-parallel devices split all of\n"
-          "them): tensor x context, or a multiple, whose other devices have sequences of their own",
+          "Devices among which each layer's experts are divided, whole, tensor x context or a multiple, whose other\n"
+          "devices have sequences of their own; 1: tensor-parallel devices split all of them (default {})",
           {.kind = FieldKind::count,
            .standard = "1",
            .value = {.read = read_expert_parallel,
                      .print = [](const JobField&,
                                  const Problem& p) { return concat(p.mesh.whole_experts ? p.mesh.expert_parts() : 1); }},
            .aliases = "ep expert-model-parallel-size",
-           .searched =
-               "Devices among which each layer's experts are divided, whole; 1: tensor-parallel devices split all of them\n"
-               "(default any)",
-           .bounds = false,
+           .searched = "any",
+           .traits = of_plan,
            .most = most_ranks}),
-      row("data-parallel", layout, "N", "Replicas of the schedule, each with its part of the batch (default 1)",
+      row("data-parallel", layout, "N", "Replicas of the schedule, each with its part of the batch (default {})",
           {.kind = FieldKind::count,
            .standard = "1",
            .value = numeric<&Mesh::data>(),
            .aliases = "dp",
-           .searched = "Replicas of the schedule, each with its part of the batch (default any)",
-           .bounds = false,
+           .searched = "any",
+           .traits = of_plan,
            .most = most_ranks}),
       row("layout", layout, "ORDER",
-          "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd, and\n"
-          "tcesd where --expert-parallel adds devices),\n"
-          "or by names, tp-cp-pp-dp",
+          "Which devices lie next to each other, nearest first: tensor, context, schedule, data, or by names,\n"
+          "tp-cp-pp-dp (default {}, and tcesd for tcsd where --expert-parallel adds devices)",
           {.standard = "tcsd",
            .value = {.read = [](const JobField&, const std::string& text, Problem& p) { p.mesh.order = parse_mesh_order(text); },
                      .print = [](const JobField&, const Problem& p) { return mesh_order_text(p.mesh.order); }},
-           .searched = "Which devices lie next to each other, nearest first: tensor, context, schedule, data\n"
-                       "(default any of tcsd and tcds)",
-           .bounds = false}),
-      row("loss-chunk", problem, "ENTRIES",
-          "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)",
-          {.kind = FieldKind::tokens,
-           .value = {.read = read_loss_chunk,
-                     .print = [](const JobField&, const Problem& p) { return concat(p.model->loss_chunk); },
-                     .of_model = true}}),
+           .searched = "any of tcsd and tcds",
+           .traits = of_plan}),
       row("usable-memory", problem, "FRACTION",
           "Part of each device's memory that a schedule may need; the rest is for CUDA, NCCL and\n"
           "what an allocator wastes (default {})",
           {.kind = FieldKind::fraction}),
       row("sequence-parallel", layout, "on|off",
           "Tensor-parallel devices split norms and residuals by tokens: on (default) or off",
-          {.standard = "on", .value = two_words<&Problem::sequence_parallel>(), .bounds = false, .of_framework = true}),
+          {.standard = "on", .value = two_words<&Problem::sequence_parallel>(), .traits = of_plan | of_framework}),
       row("context-exchange", layout, "HOW",
           "How context-parallel devices share keys and values: all-gather (default), ring, all-to-all, or\n"
           "all-to-all+ring: all-to-all in each node and a ring of these groups, all-to-all+ring:N of N devices",
@@ -195,98 +178,99 @@ inline std::vector<JobField> make_job_fields() {
            .value = {.words = names_of<ContextExchange, context_exchanges>(),
                      .read = read_context_exchange,
                      .print = print_context_exchange},
-           .bounds = false,
-           .of_framework = true}),
+           .traits = of_plan | of_framework,
+           .json = "context_exchange"}),
       row("expert-dispatch", layout, "HOW",
           "How tokens get to experts of other devices: all-to-all (default), a copy for each expert, or deepep, as DeepEP and\n"
           "HybridEP send them: one to each node, and one to each device there",
           {.standard = "all-to-all",
            .value = named<&Problem::expert_dispatch>("dispatch to experts"),
-           .bounds = false,
-           .of_framework = true}),
+           .traits = of_plan | of_framework | of_experts,
+           .json = "expert_dispatch",
+           .tried = {"deepep", "tokens sent to experts by DeepEP"}}),
       row("overlap-expert-all-to-all", layout, "HOW",
           "All-to-alls of experts run under another microbatch's computation: off (default), on, or delayed, with gradients of\n"
           "weights after the all-to-all that they do not hold up (Megatron-LM's --overlap-moe-expert-parallel-comm and\n"
           "--delay-wgrad-compute); with interleaved-1f1b, ddp, dualpipe and dualpipe-v",
           {.standard = "off",
            .value = parsed<&Problem::expert_overlap, parse_expert_overlap>(names_of<ExpertOverlap, expert_overlaps>()),
-           .bounds = false,
-           .of_framework = true}),
+           .traits = of_plan | of_framework | of_experts,
+           .json = "expert_overlap",
+           .tried = {"delayed", "all-to-alls of experts under another microbatch"}}),
+      row("loss-chunk", problem, "ENTRIES",
+          "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)",
+          {.kind = FieldKind::tokens,
+           .value = {.read = read_loss_chunk,
+                     .print = [](const JobField&, const Problem& p) { return concat(p.model->loss_chunk); },
+                     .of_model = true},
+           .json = "loss_chunk"}),
       row("shard-states", layout, "STATES",
-          "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
-          "too (ZeRO-2) or parameters too (FSDP)",
+          "What data- and context-parallel devices share out: none, optimizer (ZeRO-1), gradients too\n"
+          "(ZeRO-2) or parameters too (FSDP) (default {})",
           {.standard = "optimizer",
            .value = parsed<&Problem::sharding, parse_state_sharding>(names_of<StateSharding, state_shardings>()),
-           .searched = "What data- and context-parallel devices share out: none, optimizer (ZeRO-1), gradients too (ZeRO-2) or\n"
-                       "parameters too (FSDP) (default any but none)",
-           .bounds = false,
-           .of_framework = true}),
+           .searched = "any but none",
+           .traits = of_plan | of_framework,
+           .json = "shard_states"}),
       row("reshard", layout, "step|microbatch|auto",
           "Parameters are gathered and gradients summed once a step, for each microbatch, or auto (default):\n"
           "step in a pipeline",
           {.standard = "auto",
            .value = parsed<&Problem::reshard, parse_reshard>(names_of<Reshard, reshards>()),
-           .bounds = false,
-           .of_framework = true}),
+           .traits = of_plan | of_framework}),
       row("overlap-grad-reduce", layout, "on|off",
-          "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)",
+          "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default {})",
           {.standard = "off",
            .value = two_words<&Problem::overlap_gradients>(),
-           .searched = "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off",
-           .bounds = false,
-           .of_framework = true}),
+           .searched = "on",
+           .traits = of_plan | of_framework}),
       row("overlap-param-gather", layout, "on|off",
-          "New weights are gathered while the next iteration's forwards begin: on or off (default)",
+          "New weights are gathered while the next iteration's forwards begin: on or off (default {})",
           {.standard = "off",
            .value = two_words<&Problem::overlap_gathers>(),
-           .searched = "New weights are gathered while the next iteration's forwards begin: on (default) or off",
-           .bounds = false,
-           .of_framework = true}),
+           .searched = "on",
+           .traits = of_plan | of_framework}),
       row("bucket", layout, "PARAMETERS",
           "Parameters of a device that sums and gathers of the first stage carry at least where they overlap\n"
           "computation, in whole layers; 0: the stage's all (default 40,000,000, or 1,000,000 a replica if that is more)",
           {.kind = FieldKind::count,
            .standard = "-1",
            .value = {.read = read_bucket, .print = [](const JobField&, const Problem& p) { return concat(p.bucket); }},
-           .bounds = false,
-           .of_framework = true,
+           .traits = of_plan | of_framework,
            .least = 0}),
       row("offload", problem, "WHAT",
-          "What lies in host memory between its uses: off (default), activations (activations:20: of each\n"
-          "device's first 20 layers), weights, optimizer, or several with +",
+          "What lies in host memory between its uses: off, activations (activations:20: of each device's\n"
+          "first 20 layers), weights, optimizer, or several with + (default {})",
           {.standard = "off",
            .value = parsed<&Problem::offload, parse_offload>(
                {"off", "activations", "weights", "optimizer", "activations+optimizer", "weights+optimizer"}),
-           .searched =
-               "What lies in host memory between its uses: off, or of activations, weights and optimizer those with + between\n"
-               "(default off, optimizer or activations+optimizer)",
-           .of_framework = true}),
+           .searched = "off, optimizer or activations+optimizer",
+           .traits = of_framework,
+           .json = "offload"}),
       row("layers-per-stage", layout, "LAYERS",
           "Layers of each stage, such as 7,8,8,7, or Megatron-LM's layout, such as Et*7|t*8|t*8|t*7L; auto: balanced with\n"
-          "embedding, head and loss; even (default)",
+          "embedding, head and loss; or even (default {})",
           {.standard = "even",
            .value = parsed<&Problem::stage_cut, parse_stage_cut>({"even", "auto"}),
-           .searched = "Layers of each stage, as simulate takes them (default even or auto)"}),
+           .searched = "even or auto"}),
       row("account-for-embedding-in-pipeline-split", layout, "", "Where layers are cut into stages, the embedding counts as one",
           {.kind = FieldKind::flag, .value = edge_is_layer<&StageCut::embedding>()}),
       row("account-for-loss-in-pipeline-split", layout, "", "So does the head with its loss",
           {.kind = FieldKind::flag, .value = edge_is_layer<&StageCut::head>()}),
       row("tp-comm-overlap", layout, "on|off",
-          "Collectives of tensor parallelism overlap the GEMMs before and after them: on or off (default)",
+          "Collectives of tensor parallelism overlap the GEMMs before and after them: on or off (default {})",
           {.standard = "off",
            .value = two_words<&Problem::tensor_overlap>(),
-           .searched = "Tensor-parallel collectives overlap GEMMs: on (default, where their format allows it) or off",
-           .bounds = false,
-           .of_framework = true}),
+           .searched = "on, where their format allows it",
+           .traits = of_plan | of_framework}),
       row("gemm-format", problem, "FORMAT",
-          "Format of the layers' GEMMs: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4",
+          "Format of the layers' GEMMs: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of several\n"
+          "(plan: with commas between) the fastest",
           {.value = {.words = names_of<ProductFormat, product_formats>(),
                      .read = read_products,
                      .print = [](const JobField&, const Problem& p) { return std::string{name(p.model->products)}; },
                      .of_model = true},
-           .aliases = "precision",
-           .searched = "Format of the layers' GEMMs: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of\n"
-                       "several, comma-separated, the fastest"}),
+           .aliases = "precision"}),
       row("gathered-weights", problem, "model|gemm",
           "Ranks that gather weights gather them in the model's numbers (default), or those of layers in the GEMMs' 8\n"
           "bits: model or gemm",
@@ -324,7 +308,7 @@ inline std::vector<JobField> make_job_fields() {
       row("gradient-dtype", problem, "DTYPE", "In which gradients are kept and summed, such as float32 (default: the model's)",
           {.value = {.print = [](const JobField&,
                                  const Problem& p) { return std::string{p.parameter_bytes.gradient == 4 ? "float32" : ""}; }},
-           .of_framework = true}),
+           .traits = of_framework}),
       row("moment-dtype", problem, "DTYPE", "In which Adam's two moments are kept, such as bfloat16 (default float32)"),
       row("master-dtype", problem, "DTYPE|none",
           "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32), or none: weights\n"
@@ -343,15 +327,13 @@ inline std::vector<JobField> make_job_fields() {
           "or given times of one stage and microbatch, with no model needed:\n"
           "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us\n"
           "or times measured on a machine, as tawpipe calibrate writes them: measured:FILE",
-          {.standard = "kernels",
-           .value = {.words = {"kernels", "roofline", "fixed:", "measured:"}},
-           .searched = "kernels (default) or roofline, with parameters as simulate takes them"}),
+          {.standard = "kernels", .value = {.words = {"kernels", "roofline", "fixed:", "measured:"}}}),
       row("cuda-graphs", times, "none|layers|iteration",
           "What is launched as CUDA graphs, with --cost kernels: none (default), layers (one for each layer's forward and\n"
           "backward) or iteration (one for all forwards and backwards)",
           {.standard = "none",
            .value = {.print = [](const JobField&, const Problem& p) { return std::string{name(graphs_of(p.cost))}; }},
-           .of_framework = true}),
+           .traits = of_framework}),
       row("hold-sms", times, "on|off|...",
           "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
           "nccl (collectives that move data, as measured; default with --cost kernels), on, off or [on,|nccl,]KEY=VALUE,...\n"
@@ -368,28 +350,23 @@ inline std::vector<JobField> make_job_fields() {
           "  sms=N                of each device (default: the cluster's)\n"
           "  speeds=FILE          computing speeds measured by bench_gpu_beside (default: in proportion to the rest)\n"
           "  priority=high|low    of communication, in that file (default high)",
-          {.bounds = false}),
+          {.traits = of_plan}),
       row("limit", problem, "SIZE",
           "Memory that the simulation may take; larger iterations are refused\n(default 4GiB, or half of this machine's)"),
       row("jitter", noise, "FRACTION", "Standard deviation of each computation's and route's time, such as 0.03",
-          {.kind = FieldKind::number, .value = numeric<&Noise::jitter>()}),
+          {.kind = FieldKind::number, .value = numeric<&Noise::jitter>(), .traits = of_noise}),
       row("stragglers", noise, "PxN", "Slow devices: their probability and how much slower, such as 0.01x2",
-          {.value = {.read = [](const JobField&, const std::string& text, Problem& p) { parse_stragglers(text, p.noise); }}}),
+          {.value = {.read = [](const JobField&, const std::string& text, Problem& p) { parse_stragglers(text, p.noise); }},
+           .traits = of_noise}),
       row("interference", noise, "FRACTION", "How much longer a computation takes while its device communicates, such as 0.05",
-          {.kind = FieldKind::number, .value = numeric<&Noise::interference>()}),
+          {.kind = FieldKind::number, .value = numeric<&Noise::interference>(), .traits = of_noise}),
       row("seed", noise, "N", "Of jitter and stragglers (default 1)",
           {.kind = FieldKind::count,
            .value = numeric<&Noise::seed>(),
+           .traits = of_noise,
            .least = 0,
            .most = std::numeric_limits<std::uint64_t>::max()}),
   };
 }
 
-}  // namespace detail
-
-TAWPIPE_INLINE const std::vector<JobField>& job_fields() {
-  static const std::vector<JobField> fields = detail::make_job_fields();
-  return fields;
-}
-
-}  // namespace tawpipe
+}  // namespace tawpipe::v0::detail
