@@ -24,7 +24,7 @@ narrow = {**os.environ, "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
 PAGES = {
     "Start": ["quick_start", "tutorial", "concepts", "roles", "faq", "building"],
     "Use": ["commands", "plan", "frameworks", "run_cost", "bounds", "sweeps", "topology", "models", "costs", "output", "serve", "hangs", "what_if"],
-    "Trust": ["how_sure", "accuracy", "accuracy_experts", "accuracy_paper", "calibration", "validation", "performance"],
+    "Trust": ["how_sure", "accuracy", "accuracy_experts", "accuracy_memory", "accuracy_paper", "calibration", "validation", "performance"],
     "Schedules": ["schedules", "weight_pipelines", "pipelines", "sharded", "mesh", "searched_orders"],
     "Train": ["training", "layers", "checkpoints", "mpi", "gpu", "gpu_running"],
     "Program": ["python", "embedding", "pytorch", "interchange", "chakra", "task_graphs", "search_space", "model_work", "architecture"],

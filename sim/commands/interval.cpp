@@ -39,6 +39,18 @@ std::string error_text(const ExpectedError& error) {
   return fmt::format("{} took {} to {} than predicted (80 %)", error.text(), off_text(error.low()), off_text(error.high()));
 }
 
+std::string probability_text(double probability) {
+  if (probability > 0.99) return "yes";
+  if (probability < 0.01) return "no";
+  return format_percent(probability, 0);
+}
+
+std::string device_memory_text(const Summary& summary) {
+  return fmt::format("{} allocated, {} reserved, {} as nvidia-smi shows; fits: {}", format_memory(summary.allocated()),
+                     format_memory(summary.reserved()), format_memory(summary.used()),
+                     probability_text(summary.fits_probability()));
+}
+
 void add_interval(nlohmann::ordered_json& json, Duration time, const RunsWithError& found) {
   json["interval_s"] = {to_seconds(time) * found.error.low(), to_seconds(time) * found.error.high()};
   json["error_of"] = found.error.text();

@@ -33,6 +33,10 @@ nlohmann::ordered_json compared_json(const Problem& problem, const Chosen& one, 
 
 /// "28.9 s a step (80 %: 27.1 to 31.0 s), in Megatron-LM"; without an error the time alone.
 std::string step_text(Duration time, const std::optional<RunsWithError>& error);
+/// "yes", "no" or "80 %": how probable it is that something fits.
+std::string probability_text(double probability);
+/// The fullest device's memory as tools print it, and how probable it is that it fits. @pre summary.beside
+std::string device_memory_text(const Summary& summary);
 /// What limits a step and what to try, a sentence.
 std::string advice_text(const Summary& summary);
 

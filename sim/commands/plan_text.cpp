@@ -206,7 +206,8 @@ std::string result_text(const Planned& planned, const TableStyle& style, const T
                       format_tokens(use.summary.tokens_per_day()), format_flops_rate(use.summary.flops_per_device),
                       limit_of(use.summary), format_percent(shares.compute), format_percent(shares.exposed),
                       format_percent(shares.waiting));
-  text += fmt::format("memory {} full\n", format_percent(memory_share(use.summary), 0));
+  text += fmt::format("memory {} full{}\n", format_percent(memory_share(use.summary), 0),
+                      use.summary.beside ? concat("; ", device_memory_text(use.summary)) : std::string{});
   text += fmt::format("error  {}\n", error_text(verdict.error));
   text += fmt::format("bound  no schedule takes less than {}; this takes {}\n", format_duration(seconds(planned.bound_s)),
                       format_more(to_seconds(use.summary.makespan) / planned.bound_s));

@@ -108,6 +108,7 @@ std::string summary_text(const Summary& summary, bool composed, bool chosen, boo
                                     format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));
   line("inside nodes", format_traffic(Bytes{summary.traffic.intra_node_bytes}));
   if (!summary.model.empty()) line("peak memory", memory_text(summary));
+  if (summary.beside) line("device memory", device_memory_text(summary));
   if (whole_stages)
     line("", "shared states are gathered, and gradients summed, by whole stages, as in the frameworks' pipelines");
   Bytes host;
@@ -187,8 +188,10 @@ void complain_of_memory(const Summary& summary, const std::optional<std::string>
   if (summary.recompute != "full" && !searched) advice += ", --recompute full";
   if (summary.traffic.host_bytes[0] + summary.traffic.host_bytes[1] == 0 && !searched) advice += ", --offload";
   if (partly) advice += ", a larger --usable-memory";
+  const Bytes buffers = summary.peak_memory[rank].total;
+  const Bytes need = summary.beside && !partly ? summary.beside->needed(buffers) : buffers;
   std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; {}\n",
-                         summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total), part,
+                         summary.out_of_memory.size(), summary.ranks, rank, format_memory(need), part,
                          format_memory(summary.device_memory[rank]), fitting.value_or(advice))
                  .c_str(),
              stderr);

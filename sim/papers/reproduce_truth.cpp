@@ -71,8 +71,13 @@ TruthOutcome predict_row(const TruthRow& row, bool with_experts, const FittedFig
     const Prediction prediction = predict(posed);
     outcome.measured_s = measured_seconds(row, posed);
     outcome.predicted_s = to_seconds(row.checks_after_update() ? longest_rank(prediction) : prediction.summary.makespan);
-    outcome.predicted_gib = static_cast<double>(prediction.summary.fullest().value()) / gib;
-    outcome.device_gib = static_cast<double>(prediction.summary.device_memory.front().value()) / gib;
+    const Summary& summary = prediction.summary;
+    outcome.buffers_gib = static_cast<double>(summary.fullest().value()) / gib;
+    outcome.allocated_gib = static_cast<double>(summary.allocated().value()) / gib;
+    outcome.reserved_gib = static_cast<double>(summary.reserved().value()) / gib;
+    outcome.used_gib = static_cast<double>(summary.used().value()) / gib;
+    outcome.fits = summary.fits_probability();
+    outcome.device_gib = static_cast<double>(summary.device_memory.front().value()) / gib;
   } catch (const Error& error) {
     outcome.why_not = error.what();
   }
@@ -137,9 +142,16 @@ nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
                             row.hardware, row.global_batch, row.sequence, row.precision);
   json["layout"] = fmt::format("tp{} cp{} ep{} pp{} vp{} mbs{} {} {} {}", row.tp, row.cp, row.ep, row.pp, row.vp, row.micro_batch,
                                row.zero, row.recompute, row.schedule);
-  if (outcome.row.peak_memory_gib > 0) json["measured_memory_gib"] = outcome.row.peak_memory_gib;
-  json["predicted_memory_gib"] = outcome.predicted_gib;
-  json["out_of_memory"] = outcome.predicted_gib > outcome.device_gib;
+  if (row.allocated_gib > 0) json["measured_allocated_gib"] = row.allocated_gib;
+  if (row.reserved_gib > 0) json["measured_reserved_gib"] = row.reserved_gib;
+  if (row.ran_out) json["ran_out_of_memory"] = true;
+  json["predicted_buffers_gib"] = outcome.buffers_gib;
+  json["predicted_allocated_gib"] = outcome.allocated_gib;
+  json["predicted_reserved_gib"] = outcome.reserved_gib;
+  json["predicted_device_gib"] = outcome.used_gib;
+  json["device_gib"] = outcome.device_gib;
+  json["fits"] = outcome.fits;
+  json["out_of_memory"] = outcome.fits < 0.5;
   return json;
 }
 
@@ -161,7 +173,11 @@ nlohmann::ordered_json json_of(const TruthScore& score, const char* key = "sourc
           {"jobs_right", score.jobs_right},
           {"memory_rows", score.memory_rows},
           {"memory_mean_error", score.memory_mean_error},
-          {"false_out_of_memory", score.false_out_of_memory}};
+          {"reserved_rows", score.reserved_rows},
+          {"reserved_mean_error", score.reserved_mean_error},
+          {"verdicts", score.verdicts},
+          {"false_out_of_memory", score.false_out_of_memory},
+          {"false_fits", score.false_fits}};
 }
 
 /// Of all sources together.
@@ -197,8 +213,9 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                {"rank", Align::right},
                {"pairs right", Align::right},
                {"jobs right", Align::right},
-               {"memory", Align::right},
-               {"false out of memory", Align::right}}};
+               {"allocated", Align::right},
+               {"reserved", Align::right},
+               {"verdicts right", Align::right}}};
   std::vector<TruthScore> scores;
   for (const auto& [source, rows] : by_source(outcomes)) {
     scores.push_back(truth_score(source, rows));
@@ -218,7 +235,11 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                timed && score.expressible > 2 ? fmt::format("{:.2f}", score.rank_correlation) : "",
                score.pairs > 0 ? fmt::format("{} of {}", score.pairs_right, score.pairs) : "",
                score.jobs > 0 ? fmt::format("{} of {}", score.jobs_right, score.jobs) : "",
-               score.memory_rows > 0 ? format_percent(score.memory_mean_error) : "", std::to_string(score.false_out_of_memory)});
+               score.memory_rows > 0 ? format_percent(score.memory_mean_error) : "",
+               score.reserved_rows > 0 ? format_percent(score.reserved_mean_error) : "",
+               score.verdicts == 0
+                   ? ""
+                   : fmt::format("{} of {}", score.verdicts - score.false_out_of_memory - score.false_fits, score.verdicts)});
   }
   const std::string choices =
       all.jobs == 0

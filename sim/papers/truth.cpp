@@ -23,7 +23,7 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 
 /// Whether a row ran on PyTorch's FSDP, which shares states over the data and context ranks;
 /// torchtitan says torch_compile where it has one rank of either.
-bool is_torchtitan(const TruthRow& row) { return has(lower_case(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
+bool is_torchtitan(const TruthRow& row) { return row.is_torchtitan(); }
 bool is_fsdp(const TruthRow& row) { return has(lower_case(row.zero), "fsdp") || is_torchtitan(row); }
 
 /// What the flags (in lower case) say is captured in CUDA graphs: of MLPerf's configurations, or of
@@ -35,8 +35,7 @@ CudaGraphs captured_graphs(const std::string& flags) {
   return has(flags, "mcore_cuda_graph=1") || has(flags, "layer_cuda_graph=1") ? CudaGraphs::layers : CudaGraphs::none;
 }
 
-/// MosaicML's models, trained by Composer.
-bool is_mpt(const TruthRow& row) { return lower_case(row.model).starts_with("mpt"); }
+bool is_mpt(const TruthRow& row) { return row.is_mpt(); }
 
 /// Code of 2021: Megatron-LM's of SC'21, and Megatron-DeepSpeed, whose arguments then have no gradient
 /// accumulation fusion (microsoft/Megatron-DeepSpeed, megatron/arguments.py, commit 060fb402). And a
@@ -200,7 +199,15 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
     model.early_stop = precision.starts_with("amp_");
   }
   if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
+  // Elsewhere losses are fused by Transformer Engine. What torchtitan compiles of a loss has in reports of
+  // 2025 no tensor of 32 bits any more.
+  const bool compiled = model.code == LayerCode::torchtitan && row.file.find("_2025") != std::string::npos;
+  if (compiled) model.loss_in_float32 = false;
+  model.one_kernel_loss = compiled || (model.code == LayerCode::megatron && !model.loss_in_float32);
   model.fused_swiglu = model.code_fuses_swiglu();
+  // fp8_param_gather of NVIDIA's recipes in 8 bits, but not by blocks (Megatron-Bridge, mixed_precision.py).
+  const bool recipe = software_of(row) == Software::megatron && !is_fsdp(row);
+  model.narrow_weights = recipe && (model.products == ProductFormat::fp8 || model.products == ProductFormat::mxfp8);
   model.narrow_gathers = has(precision, "fp8 all-gather");  // off by default: torchtitan, config/job_config.py
   try {
     model.check();
@@ -365,36 +372,6 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
   problem.offload = {.activations = *offloaded > 0, .layers = *offloaded};
   problem.usable_memory = 1;
   return problem;
-}
-
-Software software_of(const TruthRow& row) {
-  if (is_torchtitan(row)) return Software::torchtitan;
-  if (is_mpt(row)) return Software::composer;
-  struct Known {
-    std::string_view part;
-    Software software;
-  };
-  // NeMo, MLPerf's submissions of these models and NVIDIA's benchmarks run Megatron-Core; zero bubble's
-  // and Korthikanti's papers are of Megatron-LM, and SimuMax measured it.
-  for (const Known known :
-       {Known{"jax", Software::jax}, Known{"maxtext", Software::jax}, Known{"internevo", Software::internevo},
-        Known{"megatron", Software::megatron}, Known{"nemo", Software::megatron}, Known{"mlperf", Software::megatron},
-        Known{"dgxc", Software::megatron}, Known{"zero_bubble", Software::megatron}, Known{"korthikanti", Software::megatron},
-        Known{"simumax", Software::megatron}, Known{"vtrain", Software::megatron}}) {
-    if (has(lower_case(row.source), known.part)) return known.software;
-  }
-  return Software::unknown;
-}
-
-double measured_seconds(const TruthRow& row, const Problem& problem) {
-  if (row.step_time_s > 0 || row.tflops_per_gpu <= 0) return row.step_time_s;
-  const Workload work{*problem.model, Batch{problem.sequence, 1, problem.global_batch}};
-  // model_flops() counts causal attention at half; utilization is defined with all pairs (PaLM,
-  // arXiv:2204.02311, appendix B).
-  const double tokens = static_cast<double>(problem.global_batch) * static_cast<double>(problem.sequence);
-  const double other_half = 6.0 * problem.model->layers * static_cast<double>(problem.sequence) *
-                            static_cast<double>(problem.model->query_width()) * tokens;
-  return (work.model_flops().value() + other_half) / (row.tflops_per_gpu * 1e12) / row.gpus;
 }
 
 }  // namespace tawpipe::sim

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/csv.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/search/expected_error.hpp"
 #include "tawpipe/search/problem.hpp"
 
@@ -49,8 +50,17 @@ struct TruthRow {
   std::string overlap;
   double step_time_s = 0;
   double tflops_per_gpu = 0;
-  double peak_memory_gib = 0;
+  double allocated_gib = 0;  ///< the most tensors at once, of all devices: max_memory_allocated
+  double reserved_gib = 0;   ///< the most that PyTorch's allocator had: max_memory_reserved
+  bool ran_out = false;      ///< of memory; then there is no time
+  std::string file = {};     ///< of the source: its name may say a date
 
+  /// On PyTorch's second FSDP, or torchtitan's words.
+  bool is_torchtitan() const {
+    return lower_case(zero).find("fsdp2") != std::string::npos || overlap.find("torch_compile") != std::string::npos;
+  }
+  /// MosaicML's models, trained by Composer.
+  bool is_mpt() const { return lower_case(model).starts_with("mpt"); }
   /// ZB-1p and ZB-2p.
   bool is_zero_bubble() const { return schedule.starts_with("ZB-"); }
   /// Whether ranks begin their next step without waiting for the others, as ZB-1p and ZB-2p do,

@@ -23,13 +23,22 @@ struct TruthOutcome {
   ErrorClass of;                ///< what the error depends on
   double measured_s = 0;
   double predicted_s = 0;
-  double predicted_gib = 0;  ///< the largest peak of a device
+  /// of the fullest device: its buffers, and what max_memory_allocated, max_memory_reserved and
+  /// nvidia-smi show
+  double buffers_gib = 0;
+  double allocated_gib = 0;
+  double reserved_gib = 0;
+  double used_gib = 0;
   double device_gib = 0;
+  double fits = 1;  ///< probability that all devices have the memory
 
   bool is_timed() const { return why_not.empty() && measured_s > 0; }
   /// Fraction by which the prediction is too long.
   double error() const { return predicted_s / measured_s - 1; }
-  double memory_error() const { return predicted_gib / row.peak_memory_gib - 1; }
+  double allocated_error() const { return allocated_gib / row.allocated_gib - 1; }
+  double reserved_error() const { return reserved_gib / row.reserved_gib - 1; }
+  /// Whether it is known that it ran, or that it did not, for memory.
+  bool is_verdict() const { return why_not.empty() && (measured_s > 0 || row.ran_out); }
 };
 
 /// The figures of one source. Errors are fractions; without rows they are 0.
@@ -46,11 +55,15 @@ struct TruthScore {
   double rank_correlation = 0;  ///< Spearman's, of step times
   int pairs = 0;                ///< of distinct layouts of one setting, measured with different times
   int pairs_right = 0;
-  int jobs = 0;        ///< settings with several measured layouts
-  int jobs_right = 0;  ///< the one measured fastest is predicted within 3 % of the best prediction
-  double memory_mean_error = 0;
+  int jobs = 0;                  ///< settings with several measured layouts
+  int jobs_right = 0;            ///< the one measured fastest is predicted within 3 % of the best prediction
+  double memory_mean_error = 0;  ///< of allocated memory
   int memory_rows = 0;
+  double reserved_mean_error = 0;
+  int reserved_rows = 0;
+  int verdicts = 0;             ///< rows that ran, or ran out of memory
   int false_out_of_memory = 0;  ///< ran, but does not fit as predicted
+  int false_fits = 0;           ///< ran out of memory, but fits as predicted
 };
 
 namespace detail {
@@ -130,12 +143,20 @@ inline TruthScore truth_score(const std::string& source, const std::vector<const
   for (const TruthOutcome* outcome : outcomes) {
     if (!outcome->why_not.empty()) continue;
     ++score.expressible;
-    if (outcome->row.peak_memory_gib > 0) {
+    if (outcome->row.allocated_gib > 0) {
       ++score.memory_rows;
-      score.memory_mean_error += std::abs(outcome->memory_error());
+      score.memory_mean_error += std::abs(outcome->allocated_error());
+    }
+    if (outcome->row.reserved_gib > 0) {
+      ++score.reserved_rows;
+      score.reserved_mean_error += std::abs(outcome->reserved_error());
+    }
+    if (outcome->is_verdict()) {
+      ++score.verdicts;
+      if (outcome->row.ran_out && outcome->fits >= 0.5) ++score.false_fits;
+      if (!outcome->row.ran_out && outcome->fits < 0.5) ++score.false_out_of_memory;
     }
     if (!outcome->is_timed()) continue;
-    if (outcome->predicted_gib > outcome->device_gib) ++score.false_out_of_memory;
     errors.push_back(std::abs(outcome->error()));
     if (outcome->row.gpus >= 64) {
       ++score.large_rows;
@@ -146,6 +167,7 @@ inline TruthScore truth_score(const std::string& source, const std::vector<const
     predicted.push_back(outcome->predicted_s);
   }
   if (score.memory_rows > 0) score.memory_mean_error /= score.memory_rows;
+  if (score.reserved_rows > 0) score.reserved_mean_error /= score.reserved_rows;
   if (score.large_rows > 0) score.large_mean_error /= score.large_rows;
   if (errors.empty()) return score;
   const auto count = static_cast<double>(errors.size());

@@ -10,6 +10,7 @@
 
 #include "output_file.hpp"
 #include "tawpipe/core/csv.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "truth.hpp"
 
@@ -51,6 +52,11 @@ class Cells {
     const auto& columns = table_.columns();
     return std::find(columns.begin(), columns.end(), column) == columns.end() ? absent : count(column, absent, least);
   }
+  /// A text of a column that a table may lack.
+  std::string optional_text(std::string_view column) const {
+    const auto& columns = table_.columns();
+    return std::find(columns.begin(), columns.end(), column) == columns.end() ? std::string{} : text(column);
+  }
   double measure(std::string_view column) const {
     const std::size_t at = table_.column(column);
     const double value = table_.number(row_, at);
@@ -63,6 +69,24 @@ class Cells {
   const CsvTable& table_;
   std::size_t row_;
 };
+
+/// A row's memory is what its column `memory_kind` says: allocated, reserved, or out of memory. Without
+/// one torchtitan's is reserved (train.py: max_reserved_gib), others' allocated. SimuMax's note has both.
+void take_memory(TruthRow& row, const Cells& cells) {
+  const std::string kind = lower_case(cells.optional_text("memory_kind"));
+  const std::string note = cells.optional_text("note");
+  const double memory = cells.measure("peak_memory_gib");
+  row.ran_out = kind == "out of memory";
+  if (!kind.empty() && !row.ran_out && kind != "allocated" && kind != "reserved")
+    throw cells.fail("memory_kind", concat(quote(kind), " is none of: allocated, reserved, out of memory"));
+  const bool reserved = kind.empty() ? row.is_torchtitan() : kind == "reserved";
+  (reserved ? row.reserved_gib : row.allocated_gib) = row.ran_out ? 0 : memory;
+  constexpr std::string_view both = "max_reserved ";
+  const std::size_t at = note.find(both);
+  if (at == std::string::npos) return;
+  const std::string_view rest = std::string_view{note}.substr(at + both.size());
+  row.reserved_gib = to_number<double>(rest.substr(0, rest.find(' '))).value_or(0);
+}
 
 void check_degrees(const TruthRow& row, const Cells& cells, std::string_view column) {
   const std::int64_t product = std::int64_t{row.tp} * row.cp * row.pp;
@@ -138,9 +162,10 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     row.recompute = cells.text("recompute");
     row.schedule = cells.text("schedule");
     row.overlap = effective_flags(cells.text("overlap_flags"));
+    row.file = cells.optional_text("file");
     row.step_time_s = cells.measure("step_time_s");
     row.tflops_per_gpu = cells.measure("tflops_per_gpu");
-    row.peak_memory_gib = cells.measure("peak_memory_gib");
+    take_memory(row, cells);
     row.has_layout = !(cells.text("tp").empty() && cells.text("cp").empty() && cells.text("pp").empty());
     check_degrees(row, cells, "gpus");
     rows.push_back(std::move(row));

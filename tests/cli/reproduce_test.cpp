@@ -136,6 +136,34 @@ TEST_CASE("a row's columns say what its source runs: its vocabulary, a tied outp
   CHECK(seconds(2, 2) > 1.05 * seconds(0, 2));  // the logits are read again
 }
 
+TEST_CASE("allocated and reserved memory are scored apart, and verdicts of what ran and what ran out") {
+  const support::Folder folder;
+  const auto row = [](const std::string& name, const std::string& layers, const std::string& time, const std::string& memory,
+                      const std::string& note, const std::string& kind) {
+    return "lab," + name + ",A100 80GB,8,gpt,," + layers + ",2048,16,16,8192,51200,,2048,32,2,2,1,1,2,1,none,BF16,none,1F1B,," +
+           time + ",," + memory + ",\"" + note + "\"," + kind + "\n";
+  };
+  const std::string names = truth_names.substr(0, truth_names.size() - 1) + ",memory_kind\n";
+  const std::string file = folder.write(
+      "runs.csv", names + row("a", "24", "1", "10", "max_reserved 12.5 GiB", "") + row("b", "24", "1", "12.5", "", "reserved") +
+                      row("c", "960", "", "", "", "out of memory") + row("d", "24", "", "", "", "out of memory"));
+  const json lab = json::parse(run("reproduce --json - " + file).out).at("sources")[0];
+  CHECK(lab.at("memory_rows") == 1);
+  CHECK(lab.at("reserved_rows") == 2);
+  CHECK(lab.at("verdicts") == 4);
+  CHECK(lab.at("false_out_of_memory") == 0);
+  CHECK(lab.at("false_fits") == 1);  // d, which is a
+  const json& first = lab.at("predictions")[0];
+  CHECK(first.at("measured_reserved_gib") == 12.5);
+  const auto figure = [&](const char* name) { return first.at(name).get<double>(); };
+  CHECK(figure("predicted_buffers_gib") < figure("predicted_allocated_gib"));
+  CHECK(figure("predicted_allocated_gib") < figure("predicted_reserved_gib"));
+  CHECK(figure("predicted_reserved_gib") < figure("predicted_device_gib"));
+  CHECK(lab.at("predictions")[2].at("fits").get<double>() < 0.01);
+  support::check_refused(run("reproduce " + folder.write("b.csv", names + row("a", "24", "1", "10", "", "used"))),
+                         {"memory_kind", "used", "reserved"});
+}
+
 TEST_CASE("a row's flags say what is captured in CUDA graphs") {
   const support::Folder folder;
   std::string rows;

@@ -7,6 +7,7 @@ namespace tawpipe::inline v0 {
 struct Bubble;
 struct Communication;
 struct CriticalPath;
+struct DeviceMemory;
 struct HeldTime;
 struct PeakMemory;
 struct RunCost;

@@ -2,6 +2,7 @@
 // Not: how it is printed (report/).
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tawpipe/analysis/bubble.hpp"
 #include "tawpipe/analysis/communication.hpp"
 #include "tawpipe/analysis/critical_path.hpp"
+#include "tawpipe/analysis/device_memory.hpp"
 #include "tawpipe/analysis/held_time.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
@@ -70,6 +72,8 @@ struct Summary {
   std::array<Duration, ops> critical_path{};  ///< [op] time on the critical path
   Folding folding;
   std::optional<HeldTime> held;  ///< if the cost model knows what communications hold
+  /// beside the buffers of peak_memory; none without a model (search/device_memory.hpp)
+  std::optional<DeviceMemory> beside;
 
   /// of all devices
   double tokens_per_day() const { return tokens_per_device_per_second * ranks * 86'400; }
@@ -80,6 +84,19 @@ struct Summary {
     Bytes most;
     for (const PeakMemory& peak : peak_memory) most = std::max(most, peak.total);
     return most;
+  }
+  /// The fullest rank as torch.cuda.max_memory_allocated(), max_memory_reserved() and nvidia-smi show it.
+  /// @pre beside
+  Bytes allocated() const { return beside->allocated(fullest()); }
+  Bytes reserved() const { return beside->reserved(fullest()); }
+  Bytes used() const { return beside->used(fullest()); }
+  /// How probable it is that each device has the memory: that of the one where it is least. @pre beside
+  double fits_probability() const {
+    double least = 1;
+    for (std::size_t rank = 0; rank < peak_memory.size(); ++rank) {
+      least = std::min(least, beside->fits(peak_memory[rank].total, device_memory[rank]));
+    }
+    return least;
   }
 };
 

@@ -40,7 +40,8 @@ TAWPIPE_INLINE StageWork embedding_work(const Transformer& model, const Batch& b
 ///   forward peak   10 bytes: logits (2), their float32 copy (4), log-softmax (4, kept);
 ///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept),
 ///                  the float32 gradients of log-softmax (4) and of the logits (4).
-/// Without loss_in_float32: 4 and 8 bytes, as nothing is copied. In addition [microbatch, sequence,
+/// Without loss_in_float32: 4 and 8 bytes, as nothing is copied. With one_kernel_loss: 2 and 2, or 4 with
+/// a gradient beside the logits. In addition [microbatch, sequence,
 /// hidden]: input and normed input kept, two gradients in the backward. In chunks, as the layers of this
 /// library run it: a number for each token is kept, the logarithm of its logits' sum; the logits of one
 /// chunk exist at a time, in the forward together with a number for each token.
@@ -132,6 +133,10 @@ TAWPIPE_INLINE StageWork head_work(const Transformer& model, const Batch& batch)
   work.saved = bytes(2 * element * model.hidden + (whole ? 4 + loss * vocab : sum));
   work.forward_workspace = bytes(whole ? (element + (element < loss ? loss : 0)) * vocab : sum + element * width);
   work.backward_workspace = bytes(2 * element * model.hidden + (whole ? (element + 2 * loss) * vocab : element * width));
+  if (model.has_one_kernel_loss()) {  // the logits are kept, until their gradient has their place
+    work.forward_workspace = Bytes{};
+    work.backward_workspace = bytes(2 * element * model.hidden + (model.is_torchtitan() ? element * vocab : 0));
+  }
   const std::int64_t chunks = (vocab + width - 1) / width;
   detail::add_head_products(work, model, batch.tokens(), width, vocab / width);
   if (vocab % width > 0) detail::add_head_products(work, model, batch.tokens(), vocab % width, 1);

@@ -64,12 +64,19 @@ struct Transformer {
   std::optional<bool> early_stop = {};
   /// cross entropy, as automatic mixed precision runs it; false: in `dtype`
   bool loss_in_float32 = true;
+  /// One kernel makes the logits' gradient of them: in their place under Megatron-LM (Transformer
+  /// Engine, cross_entropy.py), beside them where torch.compile made it; no other tensor of the
+  /// vocabulary exists. Not with loss_in_float32 or loss_chunk, which say otherwise.
+  bool one_kernel_loss = false;
   /// for the layers' matrix products; attention and head stay in `dtype`
   ProductFormat products = ProductFormat::bits16;
   /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their
   /// owners; torchtitan where parameters are sharded, Megatron-LM new weights too.
   /// Source: torchao, enable_fsdp_float8_all_gather; Megatron-LM, --fp8-param-gather.
   bool narrow_gathers = false;
+  /// Weights of layers live in the products' 8 bits, without a copy in 16, which the optimizer's in 32
+  /// replaces. Source: Megatron-LM, --fp8-param-gather; Transformer Engine, fp8_model_init.
+  bool narrow_weights = false;
   /// when it is cut into stages, embedding and loss each count as a layer
   bool edges_count_as_layers = false;
   /// SwiGLU; false: up and down with one function between them, as GPT's GELU
@@ -190,6 +197,8 @@ struct Transformer {
     const std::int64_t element = size_bytes(dtype);
     return fuses_accumulation() ? 0 : element + 2 * (dtype == Dtype::f16 ? element : std::max<std::int64_t>(4, element));
   }
+  /// Whether logits and their gradient are all that the loss has of the vocabulary's size.
+  bool has_one_kernel_loss() const { return one_kernel_loss && !loss_in_float32 && loss_chunk == 0; }
   /// Whether the code pads the vocabulary, so that products with it are fast whatever its size. With
   /// megatron_unfused the model's vocabulary is what is computed. Source: Megatron-LM,
   /// --make-vocab-size-divisible-by.

@@ -102,6 +102,16 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["usable_memory"] = summary.usable_memory;
   json["out_of_memory"] = !summary.fits();
   json["out_of_memory_ranks"] = std::move(missing);
+  if (summary.beside && !summary.peak_memory.empty()) {
+    Json& most = json["fullest_device"];
+    most["allocated_bytes"] = summary.allocated().value();
+    most["reserved_bytes"] = summary.reserved().value();
+    most["used_bytes"] = summary.used().value();
+    most["libraries_bytes"] = summary.beside->libraries.value();
+    most["context_bytes"] = summary.beside->context.value();
+    most["nccl_bytes"] = summary.beside->collectives.value();
+    json["fits_probability"] = summary.fits_probability();
+  }
   Json& traffic = json["traffic"];
   traffic["inter_node_bytes"] = summary.traffic.inter_node_bytes;
   traffic["intra_node_bytes"] = summary.traffic.intra_node_bytes;

@@ -54,6 +54,7 @@ TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule, std
   Timeline timeline = simulate(schedule, problem.cluster, KnownTimes{problem.cost, times}, problem.noise);
   Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
   check_plausible(summary, problem, true);
+  add_device_memory(summary, problem);
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 

@@ -9,6 +9,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/search/device_memory.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::inline v0 {
@@ -61,9 +62,10 @@ inline void check_plausible(const Summary& summary, const Problem& problem, bool
       concat("an iteration of ", summary.schedule, " ", what, "; the cause is ", detail::doubt_of(problem, known_times))));
 }
 
-/// The summary, checked.
+/// The summary, checked, with what its devices hold beside buffers.
 inline Summary plausible(Summary summary, const Problem& problem) {
   check_plausible(summary, problem);
+  add_device_memory(summary, problem);
   return summary;
 }
 

@@ -82,9 +82,11 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                    : flags.fp8_recipe == "blockwise" ? ProductFormat::fp8_block
                                                      : ProductFormat::fp8;
   model.narrow_gathers = flags.narrow_gathers && model.products == ProductFormat::fp8;
+  model.narrow_weights = flags.narrow_gathers && is_narrow(model.products) && model.products != ProductFormat::nvfp4;
   // Transformer Engine's kernel works in the logits' format, Megatron-LM's own in float32
   // (VocabParallelCrossEntropy.calculate_logits_max).
-  model.loss_in_float32 = !(flags.loss_fusion && flags.loss_fusion_by == "te");
+  model.one_kernel_loss = flags.loss_fusion && flags.loss_fusion_by == "te";
+  model.loss_in_float32 = !model.one_kernel_loss;
   try {
     model.check();
   } catch (const InputError& error) {
