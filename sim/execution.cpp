@@ -31,6 +31,11 @@ DeviceGroups resolve_groups(const std::string& cluster) { return resolve_cluster
 
 namespace {
 
+ContextExchange exchange_of(const ExecutionRequest& request) {
+  const bool two_level = request.context_exchange.starts_with(name(ContextExchange::two_level));  // of so many or not
+  return two_level ? ContextExchange::two_level : parse_context_exchange(request.context_exchange);
+}
+
 MeshChoice executed_mesh(const ExecutionRequest& request) {
   const auto alone = [](std::string_view flag, int number, std::string_view why) {
     if (number <= 1) return;
@@ -39,14 +44,20 @@ MeshChoice executed_mesh(const ExecutionRequest& request) {
   };
   if (request.backend == "cuda") {
     alone("--tensor-parallel", request.mesh.tensor, "on GPUs a stage is computed whole by one rank, with whole matrices");
+    alone("--context-parallel", request.mesh.context, "on GPUs a stage is computed whole by one rank, with whole sequences");
   }
-  alone("--context-parallel", request.mesh.context, "a stage is computed whole by one rank, with whole sequences");
   alone("--expert-parallel", request.expert_parallel, "a stage is computed whole by one rank, with all its experts");
   const MeshChoice choice = resolve_mesh(request);
   refuse_idle_sharding(choice.sharding, choice.mesh);
-  if (choice.mesh.tensor > 1 && parse_offload(request.offload).any()) {
-    throw InputError(concat("--offload ", request.offload, " with --tensor-parallel ", choice.mesh.tensor,
-                            " can be simulated, but not executed; leave one out"));
+  for (const auto& [flag, ranks] :
+       {std::pair{"--tensor-parallel", choice.mesh.tensor}, std::pair{"--context-parallel", choice.mesh.context}}) {
+    if (ranks == 1 || !parse_offload(request.offload).any()) continue;
+    throw InputError(
+        concat("--offload ", request.offload, " with ", flag, " ", ranks, " can be simulated, but not executed; leave one out"));
+  }
+  if (choice.mesh.context > 1 && exchange_of(request) == ContextExchange::two_level) {
+    throw InputError(concat("--context-exchange ", request.context_exchange,
+                            " can be simulated, but not executed; choose all-gather, ring or all-to-all"));
   }
   return choice;
 }
@@ -57,21 +68,28 @@ bool hands_on(const Schedule& schedule) {
                      [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
 }
 
+/// Whether a backward comes in two halves.
+bool splits_backward(const Schedule& schedule) {
+  return std::any_of(schedule.tasks().begin(), schedule.tasks().end(),
+                     [](const Task& task) { return task.op == Op::backward_input; });
+}
+
 /// One rank's part of each stage, with the steps of its passes.
 std::vector<SharedStage> shared_stages(const ExecutionModel& model, Recompute recompute, const Schedule& logical,
                                        const Sharing& sharing) {
-  if (sharing.tensor == 1) return {};
+  if (sharing.ranks() == 1) return {};
   const Batch& batch = logical.workload().batch();
+  const bool split = splits_backward(logical);
   std::vector<SharedStage> stages = share_stages(model.model, batch, recompute, logical.stages(), sharing);
   return model.model.dtype == Dtype::f64
-             ? layers::host::tensor_stages<double>(model.model, batch, recompute, sharing, std::move(stages), true)
-             : layers::host::tensor_stages<float>(model.model, batch, recompute, sharing, std::move(stages), true);
+             ? layers::host::tensor_stages<double>(model.model, batch, recompute, sharing, std::move(stages), split)
+             : layers::host::tensor_stages<float>(model.model, batch, recompute, sharing, std::move(stages), split);
 }
 
 /// How often the model's weights, gradients and two moments, four numbers a parameter, are held by
 /// all ranks together.
 double held_copies(const MeshChoice& choice) {
-  const double replicas = choice.mesh.data;
+  const double replicas = static_cast<double>(choice.mesh.data) * choice.mesh.context;
   const double sharded = choice.sharding == StateSharding::none        ? 0
                          : choice.sharding == StateSharding::optimizer ? 2
                          : choice.sharding == StateSharding::gradients ? 3
@@ -83,7 +101,10 @@ double held_copies(const MeshChoice& choice) {
 
 Sharing executed_sharing(const ExecutionRequest& request) {
   const MeshChoice choice = executed_mesh(request);
-  return {.tensor = choice.mesh.tensor, .sequence_parallel = choice.sequence_parallel};
+  return {.tensor = choice.mesh.tensor,
+          .context = choice.mesh.context,
+          .sequence_parallel = choice.sequence_parallel,
+          .exchange = exchange_of(request)};
 }
 
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes) {
@@ -160,6 +181,8 @@ RunIdentity identity_of(const ExecutionRequest& request) {
                        {"--loss-chunk", std::to_string(request.loss_chunk)},
                        {"--tensor-parallel", std::to_string(request.mesh.tensor)},
                        {"--sequence-parallel", request.sequence_parallel},
+                       {"--context-parallel", std::to_string(request.mesh.context)},
+                       {"--context-exchange", request.context_exchange},
                        {"--data-parallel", std::to_string(request.mesh.data)},
                        {"--layout", request.layout},
                        {"--shard-states", request.shard_states},
@@ -186,6 +209,7 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, const U
     throw InputError(concat(flag, " is for --backend cuda; add it, or leave ", flag, " out"));
   }
   if (request.backend == "mpi") return run_by_module("mpi", request, model, use);
+  if (request.backend == "cuda" && request.problem.empty()) executed_mesh(request);  // before a GPU is looked for
   if (std::is_same_v<T, float> && request.backend == "cuda") return run_by_module("cuda", request, model, use);
   if (request.backend != "host") {
     throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi", "cuda"})));

@@ -24,6 +24,7 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
   add_inter_node_flag(app, request.inter_node, "Execution");
   add_axis_flags(app, request);
   add_sequence_parallel_flag(app, request);
+  add_context_exchange_flag(app, request);
   add_state_flags(app, request);
   add_text(app, "--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)", "NAME", "Execution");
   app.add_option("--option", request.options, "An option of the schedule; may be repeated")

@@ -102,6 +102,10 @@ void add_inter_node_flag(CLI::App& app, std::string& speed, const std::string& g
   add_field(app, "inter-node", speed, group);
 }
 
+void add_context_exchange_flag(CLI::App& app, MeshRequest& request) {
+  add_field(app, "context-exchange", request.context_exchange);
+}
+
 void add_state_flags(CLI::App& app, MeshRequest& request) {
   add_field(app, "shard-states", request.shard_states);
   add_field(app, "reshard", request.reshard);

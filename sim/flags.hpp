@@ -77,6 +77,7 @@ void add_inter_node_flag(CLI::App& app, std::string& speed, const std::string& g
 void add_axis_flags(CLI::App& app, MeshRequest& request);
 /// --sequence-parallel, how tensor-parallel ranks share norms.
 void add_sequence_parallel_flag(CLI::App& app, MeshRequest& request);
+void add_context_exchange_flag(CLI::App& app, MeshRequest& request);
 /// What the ranks that hold the same parameters share, and when it travels.
 void add_state_flags(CLI::App& app, MeshRequest& request);
 /// The flags for what is to be trained and where: the fields of a job but noise and a whole run.

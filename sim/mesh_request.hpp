@@ -18,6 +18,7 @@ struct MeshRequest {
   int expert_parallel = 1;      ///< devices among which a layer's experts are divided
   std::string layout = "tcsd";  ///< the order of its axes
   std::string sequence_parallel = "on";
+  std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
   std::string shard_states = "optimizer";
   std::string reshard = "auto";
   std::string overlap_gradients = "off";

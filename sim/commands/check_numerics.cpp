@@ -111,7 +111,6 @@ int run(const NumericsRequest& request, const ReferenceRun& reference) {
 int run_check_numerics(const NumericsRequest& request) {
   if (request.reference.empty()) throw InputError("--reference is missing; give a folder (docs/training.md)");
   const ReferenceRun reference{request.reference};
-  executed_sharing(request.execution);  // what no executor runs is refused before one starts
   const Dtype dtype = execution_dtype(request.execution);
   if (size_bytes(dtype) < 4) {
     throw InputError(

@@ -124,7 +124,6 @@ Run resolve_run(const TrainRequest& request) {
                stderr);
   }
   run.state.data = data;
-  executed_sharing(request.execution);  // what no executor runs is refused before one starts
   run.state.dtype = execution_dtype(request.execution) == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   run.state.optimizer = run.model.optimizer;
   run.state.learning_rate = run.learning_rate;

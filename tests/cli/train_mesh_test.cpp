@@ -152,6 +152,7 @@ TEST_CASE("tensor-parallel ranks follow the curve of one device, with the same b
            "--schedule 1f1b --cluster 1x2 --tensor-parallel 2",
            "--schedule zb-h1 --cluster 2x4 --tensor-parallel 2 --data-parallel 2 --overlap-param-gather on",
            "--schedule tawpipe --cluster 2x2 --tensor-parallel 2 --sequence-parallel off",
+           "--schedule fsdp --cluster 1x4 --tensor-parallel 2",
            "--schedule gpipe --cluster 1x4 --tensor-parallel 2 --data-parallel 2 --shard-states parameters"}) {
     const json shared = training.train(5, mesh + " --clip 0.5");
     check_same_curve(shared, alone);
@@ -178,6 +179,39 @@ TEST_CASE("check-numerics passes with tensor-parallel ranks on the recorded run"
   }
 }
 
+TEST_CASE("context-parallel ranks follow the curve of one device, with the same bits under delays") {
+  const Training training;
+  const json alone = training.train(5, "--schedule 1f1b --clip 0.5");
+  for (const std::string& mesh : std::vector<std::string>{
+           "--schedule 1f1b --cluster 1x2 --context-parallel 2",
+           "--schedule zb-h1 --cluster 2x4 --context-parallel 4 --context-exchange ring",
+           "--schedule tawpipe --cluster 2x2 --context-parallel 2 --context-exchange all-to-all --shard-states parameters",
+           "--schedule 1f1b --cluster 2x8 --tensor-parallel 2 --context-parallel 2 --data-parallel 2 --shard-states gradients"}) {
+    const json shared = training.train(5, mesh + " --clip 0.5");
+    check_same_curve(shared, alone);
+    CHECK(training.train(5, mesh + " --clip 0.5 --chaos 20 --chaos-seed 3").at("losses") == shared.at("losses"));
+  }
+}
+
+TEST_CASE("a checkpoint goes on under another number of context-parallel ranks") {
+  const Training training;
+  const json alone = training.train(6, "--schedule 1f1b");
+  const std::string folder = training.folder / "shared";
+  training.train(3, "--schedule 1f1b --cluster 1x4 --context-parallel 2 --context-exchange ring --save " + folder);
+  for (const std::string mesh : {"--schedule zb-h1 --cluster 1x2", "--schedule fsdp --cluster 1x4 --context-parallel 4"})
+    check_same_curve(training.train(6, mesh + " --resume " + folder), alone);
+}
+
+TEST_CASE("check-numerics passes with context-parallel ranks on the recorded run") {
+  for (const std::string mesh :
+       {"--cluster 1x2 --context-parallel 2", "--cluster 1x4 --context-parallel 4 --context-exchange ring",
+        "--cluster 2x2 --context-parallel 2 --tensor-parallel 2 --context-exchange all-to-all"}) {
+    const auto result = run("check-numerics --reference " + reference + " --schedule 1f1b --dtype f64 " + mesh);
+    CHECK(result.code == 0);
+    CHECK(result.out.find("EXCEEDED") == std::string::npos);
+  }
+}
+
 TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   const Training training;
   const auto refused = [&](const std::string& more, const std::vector<std::string>& parts, const std::string& dtype = "f64") {
@@ -189,7 +223,13 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   refused("--tensor-parallel 2 --cluster 1x2 --loss-chunk 8", {"--loss-chunk"});
   refused("--tensor-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--tensor-parallel 2"});
   refused("--tensor-parallel 3 --cluster 1x3", {"leaves the last none of its", "choose fewer"});
-  refused("--context-parallel 2 --cluster 1x2", {"--context-parallel 2", "whole sequences"});
+  refused("--context-parallel 2 --cluster 1x2 --backend cuda --dtype f32",
+          {"--context-parallel 2", "on GPUs", "whole sequences"});
+  refused("--context-parallel 2 --cluster 1x2 --context-exchange all-to-all+ring",
+          {"all-to-all+ring", "choose all-gather, ring"});
+  refused("--context-parallel 3 --cluster 1x3", {"cuts each sequence into 6 equal parts", "16 tokens"});
+  refused("--context-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--context-parallel 2"});
+  refused("--context-parallel 2 --cluster 1x2 --recompute full", {"context parallelism", "--recompute none"});
   refused("--expert-parallel 2 --cluster 1x2", {"--expert-parallel 2", "all its experts"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
   refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});

@@ -1,5 +1,5 @@
-// Tensor-parallel ranks over MPI: the losses, weights and bytes of threads.
-// Not: recorded numbers (numerics/tensor_test.cpp).
+// Tensor- and context-parallel ranks over MPI: the losses, weights and bytes of threads.
+// Not: recorded numbers (numerics/tensor_test.cpp, numerics/context_test.cpp).
 #if __has_include(<cblas.h>)
 #include <doctest/doctest.h>
 
@@ -57,13 +57,13 @@ Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const
   sharing.sends_activations = std::any_of(logical.tasks().begin(), logical.tasks().end(), [](const Task& task) {
     return is_point_to_point(task.op) && is_of_tokens(task.payload);
   });
-  if (axes.tensor * axes.data == 1) return with_gradient_norm(logical);
+  if (axes.copies() == 1) return with_gradient_norm(logical);
   const Composition with{
       .stages = layers::host::tensor_stages<double>(model, batch, Recompute::none, sharing,
                                                     share_stages(model, batch, Recompute::none, logical.stages(), sharing), true),
       .sequence_parallel = sharing.sequence_parallel,
       .sharding = StateSharding::optimizer};
-  return with_gradient_norm(with_tensor_parts(compose(logical, work(1), axes.over(ranks * axes.tensor * axes.data), with),
+  return with_gradient_norm(with_tensor_parts(compose(logical, work(1), axes.over(ranks * axes.copies()), with),
                                               tensor_slices(model, axes.tensor), sharing.sequence_parallel));
 }
 
@@ -85,7 +85,7 @@ Outcome train(Executor& executor) {
 
 TEST_CASE("clipping takes the norm of the whole gradient, of which each parameter counts once") {
   const auto norm = [](int pipeline, const Mesh& axes, bool by_tokens) {
-    const Sharing sharing{.tensor = axes.tensor, .sequence_parallel = by_tokens};
+    const Sharing sharing{.tensor = axes.tensor, .context = axes.context, .sequence_parallel = by_tokens};
     const Schedule schedule = schedule_of("1f1b", pipeline, axes, sharing);
     const auto layer = [&] { return Layer{model, schedule.workload().batch(), Recompute::none, {}, sharing}; };
     host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{model, {}}};
@@ -93,10 +93,37 @@ TEST_CASE("clipping takes the norm of the whole gradient, of which each paramete
   };
   const double alone = norm(1, {}, true);
   CHECK(alone > 0);
+  CHECK(norm(1, {.context = 2}, true) == doctest::Approx(alone).epsilon(1e-12));
+  CHECK(norm(2, {.tensor = 2, .context = 2, .data = 2}, true) == doctest::Approx(alone).epsilon(1e-12));
   for (const bool by_tokens : {false, true}) {
     CHECK(norm(1, {.tensor = 2}, by_tokens) == doctest::Approx(alone).epsilon(1e-12));
     CHECK(norm(2, {.tensor = 2, .data = 2}, by_tokens) == doctest::Approx(alone).epsilon(1e-12));
   }
+}
+
+/// On the processes of the test as on threads.
+void check_processes(const std::string& name, int pipeline, const Mesh& axes, const Sharing& sharing) {
+  CAPTURE(name);
+  CAPTURE(pipeline);
+  CAPTURE(sharing.sequence_parallel);
+  CAPTURE(std::string{tawpipe::name(sharing.exchange)});
+  const Schedule schedule = schedule_of(name, pipeline, axes, sharing);
+  const auto layer = [&] { return Layer{model, schedule.workload().batch(), Recompute::none, {}, sharing}; };
+  host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{model, {}}};
+  const Outcome expected = train(threads);
+  mpi::MpiExecutor<double, Layer, Update> processes{schedule, session_of_tests(), layer, Update{model, {}}, {.chunk_bytes = 200}};
+  const Outcome got = train(processes);
+  for (std::size_t step = 0; step < got.results.size(); ++step) {
+    const IterationResult& one = got.results[step];
+    const IterationResult& other = expected.results[step];
+    for (std::size_t m = 0; m < one.losses.size(); ++m) CHECK(one.losses[m] == doctest::Approx(other.losses[m]).epsilon(1e-12));
+    CHECK(one.gradient_norm == doctest::Approx(other.gradient_norm).epsilon(1e-12));
+    for (std::size_t r = 0; r < one.sent.size(); ++r) CHECK(one.sent[r].by_payload == other.sent[r].by_payload);
+  }
+  if (!processes.is_root()) return;
+  double worst = 0;
+  for (std::size_t p = 0; p < got.weights.size(); ++p) worst = std::max(worst, std::abs(got.weights[p] - expected.weights[p]));
+  CHECK(worst < 1e-12);
 }
 
 TEST_CASE("tensor-parallel processes give the losses, weights and bytes of threads") {
@@ -105,32 +132,22 @@ TEST_CASE("tensor-parallel processes give the losses, weights and bytes of threa
   const std::vector<std::pair<int, Mesh>> meshes{{ranks / 2, {.tensor = 2}}, {1, {.tensor = 2, .data = ranks / 2}}};
   for (const std::string name : {"1f1b", "zb-h1", "tawpipe"}) {
     for (const auto& [pipeline, axes] : meshes) {
-      for (const bool by_tokens : {false, true}) {
-        CAPTURE(name);
-        CAPTURE(pipeline);
-        CAPTURE(by_tokens);
-        const Sharing sharing{.tensor = 2, .sequence_parallel = by_tokens};
-        const Schedule schedule = schedule_of(name, pipeline, axes, sharing);
-        const auto layer = [&] { return Layer{model, schedule.workload().batch(), Recompute::none, {}, sharing}; };
-        host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{model, {}}};
-        const Outcome expected = train(threads);
-        mpi::MpiExecutor<double, Layer, Update> processes{
-            schedule, session_of_tests(), layer, Update{model, {}}, {.chunk_bytes = 200}};
-        const Outcome got = train(processes);
-        for (std::size_t step = 0; step < got.results.size(); ++step) {
-          const IterationResult& one = got.results[step];
-          const IterationResult& other = expected.results[step];
-          for (std::size_t m = 0; m < one.losses.size(); ++m)
-            CHECK(one.losses[m] == doctest::Approx(other.losses[m]).epsilon(1e-12));
-          CHECK(one.gradient_norm == doctest::Approx(other.gradient_norm).epsilon(1e-12));
-          for (std::size_t r = 0; r < one.sent.size(); ++r) CHECK(one.sent[r].by_payload == other.sent[r].by_payload);
-        }
-        if (!processes.is_root()) continue;
-        double worst = 0;
-        for (std::size_t p = 0; p < got.weights.size(); ++p)
-          worst = std::max(worst, std::abs(got.weights[p] - expected.weights[p]));
-        CHECK(worst < 1e-12);
-      }
+      for (const bool by_tokens : {false, true})
+        check_processes(name, pipeline, axes, {.tensor = 2, .sequence_parallel = by_tokens});
+    }
+  }
+}
+
+// An all-to-all is among two ranks, as there are two key and value heads.
+TEST_CASE("context-parallel processes give the losses, weights and bytes of threads") {
+  const int ranks = session_of_tests().ranks();
+  if (ranks % 2 != 0) return;
+  for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all}) {
+    check_processes("1f1b", ranks / 2, {.context = 2}, {.context = 2, .exchange = exchange});
+    check_processes("zb-h1", 1, {.context = 2, .data = ranks / 2}, {.context = 2, .exchange = exchange});
+    if (ranks == 4 && exchange != ContextExchange::all_to_all) {
+      check_processes("tawpipe", 1, {.context = 4}, {.context = 4, .exchange = exchange});
+      check_processes("1f1b", 1, {.tensor = 2, .context = 2}, {.tensor = 2, .context = 2, .exchange = exchange});
     }
   }
 }

@@ -1,4 +1,4 @@
-// Trains a recorded LLaMA decoder by tensor-parallel ranks on the host.
+// Trains a recorded LLaMA decoder by tensor- and context-parallel ranks on the host.
 // Not: the comparison (support/reference_training.hpp).
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/tensor_parts.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 namespace reference_training {
 
@@ -26,51 +27,64 @@ inline bool hands_on(const Schedule& logical) {
                      [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
 }
 
-/// The schedule of that name on `ranks` ranks, each of them `axes.tensor` tensor-parallel ranks, and
-/// `axes.data` replicas of them, as it is simulated.
+/// What ranks that share a stage do besides dividing it.
+struct Splitting {
+  Splitting(bool sequence_parallel, ContextExchange keys = ContextExchange::all_gather)
+      : by_tokens{sequence_parallel}, exchange{keys} {}
+  bool by_tokens;
+  ContextExchange exchange;
+
+  Sharing of(const Mesh& axes) const {
+    return {.tensor = axes.tensor, .context = axes.context, .sequence_parallel = by_tokens, .exchange = exchange};
+  }
+};
+
+/// The schedule of that name on `ranks` ranks, each of them `axes.tensor` x `axes.context` ranks that
+/// share it, and `axes.data` replicas of them, as it is simulated.
 /// @param larger  gives stages with the memory that layers need
 template <class T, class Larger>
 Schedule simulated_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
-                            bool by_tokens, Composition with, Larger&& larger) {
+                            const Splitting& how, Composition with, Larger&& larger) {
   const Workload replica = reference_work<T>(reference, Recompute::none, axes.data);
   const Schedule logical = build_schedule(name, {.workload = replica, .nodes = DeviceGroups{{ranks}}, .options = {}});
   const Transformer model = reference_model<T>(reference);
-  const Sharing sharing{.tensor = axes.tensor, .sequence_parallel = by_tokens, .sends_activations = hands_on(logical)};
-  with.sequence_parallel = by_tokens;
+  Sharing sharing = how.of(axes);
+  sharing.sends_activations = hands_on(logical);
+  with.sequence_parallel = how.by_tokens;
   with.stages = larger(share_stages(model, replica.batch(), Recompute::none, logical.stages(), sharing), sharing);
   const Workload whole = reference_work<T>(reference, Recompute::none);
-  return compose(logical, whole, axes.over(ranks * axes.tensor * axes.data), with);
+  return compose(logical, whole, axes.over(ranks * axes.copies()), with);
 }
 template <class T>
 Schedule simulated_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
-                            bool by_tokens) {
-  return simulated_schedule<T>(reference, name, ranks, axes, by_tokens, {},
+                            const Splitting& how) {
+  return simulated_schedule<T>(reference, name, ranks, axes, how, {},
                                [](std::vector<SharedStage> stages, const Sharing&) { return stages; });
 }
 
 /// The same as it is executed.
 template <class T>
 Schedule tensor_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
-                         bool by_tokens, Composition with = {}) {
+                         const Splitting& how, Composition with = {}) {
   const Transformer model = reference_model<T>(reference);
   const auto larger = [&](std::vector<SharedStage> stages, const Sharing& sharing) {
     return layers::host::tensor_stages<T>(model, reference.batch(), Recompute::none, sharing, std::move(stages), true);
   };
-  return with_tensor_parts(simulated_schedule<T>(reference, name, ranks, axes, by_tokens, std::move(with), larger),
-                           tensor_slices(model, axes.tensor), by_tokens);
+  const Schedule composed = simulated_schedule<T>(reference, name, ranks, axes, how, std::move(with), larger);
+  if (const Diagnostics found = validate(composed); !found.ok()) throw ScheduleError(found.findings().front().message);
+  return with_tensor_parts(composed, tensor_slices(model, axes.tensor), how.by_tokens);
 }
 
 /// The results of two steps.
 template <class T>
 std::vector<IterationResult> train_steps(const training::ReferenceRun& reference, const Schedule& schedule, const Mesh& axes,
-                                         bool by_tokens, const host::Chaos& chaos) {
+                                         const Splitting& how, const host::Chaos& chaos) {
   const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   const Transformer model = reference_model<T>(reference);
   host::HostExecutor<T, layers::host::TensorLlama<T>, layers::AdamWUpdate<T>> executor{
       schedule,
       [&] {
-        return layers::host::TensorLlama<T>{model, reference.batch(), Recompute::none, constants,
-                                            Sharing{.tensor = axes.tensor, .sequence_parallel = by_tokens}};
+        return layers::host::TensorLlama<T>{model, reference.batch(), Recompute::none, constants, how.of(axes)};
       },
       layers::AdamWUpdate<T>{model, {.weight_decay = reference.weight_decay}},
       {.chaos = chaos}};
@@ -84,12 +98,13 @@ std::vector<IterationResult> train_steps(const training::ReferenceRun& reference
 
 template <class T>
 std::vector<training::NumericsCheck> train_tensor_parallel(const training::ReferenceRun& reference, const std::string& name,
-                                                           int ranks, const Mesh& axes, bool by_tokens, Composition with = {}) {
-  const Schedule schedule = tensor_schedule<T>(reference, name, ranks, axes, by_tokens, std::move(with));
+                                                           int ranks, const Mesh& axes, const Splitting& how,
+                                                           Composition with = {}) {
+  const Schedule schedule = tensor_schedule<T>(reference, name, ranks, axes, how, std::move(with));
   const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   return train_reference<T, layers::host::TensorLlama<T>>(reference, schedule, [&] {
     return layers::host::TensorLlama<T>{reference_model<T>(reference), reference.batch(), Recompute::none, constants,
-                                        Sharing{.tensor = axes.tensor, .sequence_parallel = by_tokens}};
+                                        how.of(axes)};
   });
 }
 

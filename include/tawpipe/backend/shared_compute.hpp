@@ -22,12 +22,19 @@ namespace tawpipe::inline v0 {
 struct StepOperation {
   std::uint8_t code = 0;
   std::int32_t layer = 0;  ///< of the stage
+  std::int32_t block = 0;  ///< of keys and values that context-parallel ranks pass round
+};
+
+/// Which part of a stage a rank has.
+struct SharedPart {
+  int tensor = 0;   ///< of matrices
+  int context = 0;  ///< of tokens
 };
 
 /// What each step of a body does on one rank.
 struct StepPlan {
   Passes passes;                                       ///< of the computation
-  int rank = 0;                                        ///< the part of the stage that the rank has
+  SharedPart part;                                     ///< of the rank
   std::vector<std::vector<StepOperation>> operations;  ///< [step] in order; a collective's: one
   std::vector<Flops> flops;                            ///< [step] of the body
 };
@@ -44,10 +51,17 @@ enum class Combine : std::uint8_t {
 
 /// One rank's memory in a collective of a body, in numbers of the executor's type.
 struct ExchangeArgs {
-  std::byte* from = nullptr;  ///< all_gather: its part; otherwise the whole buffer
-  std::byte* to = nullptr;    ///< reduce_scatter: its part; all_reduce: as `from`; otherwise the whole
-  std::int64_t count = 0;     ///< numbers of the whole buffer
+  /// all_gather: its part; all_to_all: its blocks for the members in their order, with its own if that
+  /// has a size; otherwise the whole buffer
+  std::byte* from = nullptr;
+  /// reduce_scatter: its part; all_reduce: as `from`; all_to_all: the blocks from the members in their
+  /// order; otherwise the whole
+  std::byte* to = nullptr;
+  std::int64_t count = 0;  ///< numbers of the whole buffer; all_to_all: that it sends
   Combine combine = Combine::sum;
+  /// all_to_all: numbers that are added to those sent, from number `added_begin` on; null: none
+  const std::byte* added = nullptr;
+  std::int64_t added_begin = 0;
 };
 
 /// Code that computes one rank's part of shared stages. Steps of one pass run in order, no other
@@ -55,9 +69,10 @@ struct ExchangeArgs {
 /// the step that gives its numbers and the first that waits for it.
 template <class L>
 concept SharedLayerCompute = LayerCompute<L> &&
-    requires(L& layer, const L& constant, const Passes& passes, const StageWork& stage, const StageBody& body, int rank,
-             const StepPlan& plan, std::size_t step, const ForwardArgs& forward, const BackwardArgs& backward) {
-  { constant.plan(passes, stage, body, rank) } -> std::same_as<StepPlan>;
+    requires(L& layer, const L& constant, const Passes& passes, const StageWork& stage, const StageBody& body,
+             const SharedPart& part, const StepPlan& plan, std::size_t step, const ForwardArgs& forward,
+             const BackwardArgs& backward) {
+  { constant.plan(passes, stage, body, part) } -> std::same_as<StepPlan>;
   { layer.run(plan, step, forward) } -> std::same_as<void>;
   { layer.run(plan, step, backward) } -> std::same_as<void>;
   { constant.exchange(plan, step, forward) } -> std::same_as<ExchangeArgs>;

@@ -3,6 +3,7 @@
 // Not: what a step computes (backend/shared_compute.hpp), nor memory (execute/dataflow.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,12 +29,12 @@ struct BodyTask {
 
 class ExecutedSchedule {
  public:
-  /// @param schedule  must outlive it. A body needs Schedule::Parts::slices. Messages of buckets wait
+  /// @param schedule  must outlive it. Tensor-parallel ranks need Schedule::Parts::slices. Messages of buckets wait
   /// for whole computations, and whole computations for them.
   /// @throws InputError  if ranks share stages, and the schedule does not say which parameters each has
   explicit ExecutedSchedule(const Schedule& schedule) : given_{schedule} {
     if (schedule.parts().bodies.empty() || schedule.parts().mesh.shared() == 1) return;
-    if (schedule.parts().slices.empty()) {
+    if (schedule.parts().mesh.tensor > 1 && schedule.parts().slices.empty()) {
       throw InputError(
           "ranks share the stages of this schedule; before it is executed, its parameters are numbered by part: "
           "with_tensor_parts()");
@@ -142,7 +143,20 @@ class ExecutedSchedule {
     for (const Rank member : members) flow.ends.push_back({member, {}, {}});
     for (std::size_t m = 0; m <= members.size() && has_own_parts(task.op); ++m)
       flow.member_begin.push_back(flow.count * static_cast<std::int64_t>(m) / std::ssize(members));
+    if (is_all_pairs(task.op)) set_blocks(task, bytes.weight, flow);
     return flow;
+  }
+  /// Blocks from each member to each, one after another.
+  void set_blocks(const Task& task, std::int64_t width, TransferFlow& flow) const {
+    const std::size_t n = flow.ends.size();
+    const std::int64_t even = flow.count / static_cast<std::int64_t>(n);
+    flow.count = 0;
+    flow.member_begin.clear();
+    for (std::size_t pair = 0; pair < n * n; ++pair) {
+      flow.member_begin.push_back(flow.count);
+      flow.count += task.split == none<SplitId> ? even : schedule().pair_sizes(task.split)[pair].value() / width;
+    }
+    flow.member_begin.push_back(flow.count);
   }
 
   const Schedule& given_;
@@ -152,6 +166,17 @@ class ExecutedSchedule {
   std::vector<std::int64_t> members_begin_;  ///< [task]
   std::vector<BodyTask> members_;
 };
+
+/// The parts of a microbatch's loss that a rank computes for all: each context-parallel rank those of
+/// its tokens, and the first tensor-parallel rank for all of these. @return their number in a
+/// microbatch; -1: another rank has them
+inline int loss_part(const Schedule& schedule, Rank rank) {
+  const Mesh& mesh = schedule.parts().mesh;
+  if (mesh.shared() == 1) return 0;
+  const MeshPlace place = mesh.place(rank);
+  return place.tensor == 0 ? place.context : -1;
+}
+inline int loss_parts(const Schedule& schedule) { return std::max(1, schedule.parts().mesh.context); }
 
 /// @throws InputError  if stages are shared and the layers compute only whole ones.
 template <class Layer>

@@ -26,18 +26,23 @@ class BodyScript {
 
   /// A computation. @param after  the collective whose numbers it reads, as returned by exchange()
   /// @return its index
-  int compute(std::uint8_t code, std::int32_t layer, int after = nothing) {
-    Item item{.operation = {code, layer}};
+  int compute(std::uint8_t code, std::int32_t layer, int after = nothing, std::int32_t block = 0) {
+    Item item{.operation = {code, layer, block}};
     item.after = after;
     item.apart = std::exchange(apart_, false);
     items_.push_back(item);
     return last();
   }
-  /// A collective. @param given_by  the computation that makes what it sends. @param bytes  as
-  /// BodyStep::bytes
+  /// A collective of tensor-parallel ranks. @param given_by  the computation that makes what it sends.
+  /// @param bytes  as BodyStep::bytes
   int exchange(std::uint8_t code, std::int32_t layer, BodyStep::Kind kind, bool gradients, std::int64_t bytes, int given_by) {
-    items_.push_back(
-        {.operation = {code, layer}, .kind = kind, .gradients = gradients, .bytes = bytes, .after = given_by, .apart = false});
+    return exchange({code, layer}, {.kind = kind, .gradients = gradients, .bytes = Bytes{bytes}}, given_by);
+  }
+  /// A collective. @param like  with its kind, axis, sizes and payload
+  int exchange(const StepOperation& operation, const BodyStep& like, int given_by) {
+    Item item{.operation = operation, .like = like};
+    item.after = given_by;
+    items_.push_back(item);
     return last();
   }
   /// The next computation is in a later step than those before it, as the body begins one there.
@@ -46,9 +51,9 @@ class BodyScript {
 
   /// @throws ScheduleError  naming the step that differs.
   /// Complexity: O(steps squared)
-  StepPlan over(const StageBody& body, const Passes& passes, int rank) const {
+  StepPlan over(const StageBody& body, const Passes& passes, const SharedPart& part) const {
     const std::string_view what = passes.forward ? "forward" : "backward";
-    StepPlan plan{.passes = passes, .rank = rank, .operations = {}, .flops = {}};
+    StepPlan plan{.passes = passes, .part = part, .operations = {}, .flops = {}};
     plan.operations.resize(body.size());
     for (const BodyStep& step : body) plan.flops.push_back(step.flops);
     const std::vector<std::vector<char>> ended = reach(body);
@@ -57,7 +62,7 @@ class BodyScript {
     std::size_t next = 0;  // the next collective is looked for from here
     for (std::size_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
-      const bool computes = item.kind == BodyStep::Kind::compute;
+      const bool computes = item.like.is_compute();
       std::size_t s = computes ? at + (item.apart ? 1 : 0) : next;
       const auto fits = [&](std::size_t step) {
         if (body[step].is_compute() != computes) return false;
@@ -80,9 +85,7 @@ class BodyScript {
  private:
   struct Item {
     StepOperation operation;
-    BodyStep::Kind kind = BodyStep::Kind::compute;
-    bool gradients = false;
-    std::int64_t bytes = 0;
+    BodyStep like = {};
     int after = nothing;
     bool apart = false;
   };
@@ -109,10 +112,14 @@ class BodyScript {
   void check(std::string_view what, std::size_t i, const BodyStep& step, const std::vector<char>& ended,
              const std::vector<std::size_t>& step_of) const {
     const Item& item = items_[i];
-    if (step.kind != item.kind || step.axis != BodyStep::Axis::tensor || step.gradients != item.gradients) {
+    const BodyStep& like = item.like;
+    if (step.kind != like.kind || step.axis != like.axis || step.gradients != like.gradients) {
       refuse(what, i, concat("the body has a ", name(step.kind), " of ", name(step.axis), " ranks there"));
     }
-    if (step.bytes.value() != item.bytes || step.pieces != 1) {
+    if (step.inner != like.inner || step.relayed != like.relayed) {
+      refuse(what, i, concat("the body's ", name(step.kind), " is among ", step.inner, " neighbours"));
+    }
+    if (step.bytes != like.bytes || step.pieces != 1) {
       refuse(what, i, concat("the body's ", name(step.kind), " has ", step.bytes.value(), " bytes in ", step.pieces, " pieces"));
     }
     if (item.after != nothing && ended[step_of[static_cast<std::size_t>(item.after)]] == 0) {
@@ -122,9 +129,9 @@ class BodyScript {
   [[noreturn]] void refuse(std::string_view what, std::size_t i, const std::string& why) const {
     std::string item = "the end";
     if (i < items_.size()) {
-      const bool computes = items_[i].kind == BodyStep::Kind::compute;
-      item = computes ? concat("operation ", i)
-                      : concat("operation ", i, ", a ", name(items_[i].kind), " of ", items_[i].bytes, " bytes");
+      const BodyStep& like = items_[i].like;
+      item = like.is_compute() ? concat("operation ", i)
+                               : concat("operation ", i, ", a ", name(like.kind), " of ", like.bytes.value(), " bytes");
     }
     throw ScheduleError(concat("the steps of a ", what, " cannot be computed: at ", item, " of a layer's code ", why));
   }

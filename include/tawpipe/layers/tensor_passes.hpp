@@ -1,4 +1,4 @@
-// The operations and collectives of a tensor-parallel decoder's passes, in the order of the mathematics.
+// The operations and collectives of the passes of a decoder whose stages ranks share, in the order of the mathematics.
 // Not: what they compute (layers/host/tensor_llama.hpp) nor the body's steps (layers/body_script.hpp).
 #pragma once
 
@@ -7,66 +7,34 @@
 
 #include "tawpipe/backend/shared_compute.hpp"
 #include "tawpipe/layers/body_script.hpp"
+#include "tawpipe/layers/context_passes.hpp"
+#include "tawpipe/layers/tensor_code.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
 namespace tawpipe::inline v0::layers {
 
-/// What an operation is (StepOperation::code).
-enum class TensorCode : std::uint8_t {
-  // collectives
-  message,
-  embedding_sum,
-  attention_gather,
-  attention_sum,
-  ffn_gather,
-  ffn_sum,
-  head_gather,
-  head_sum,
-  loss_sum,
-  ffn_gradient,
-  attention_gradient,
-  embedding_gradient,
-  // computations
-  look_up,
-  take,
-  attention_norm,
-  attention,
-  middle,
-  ffn,
-  output,
-  head_norm,
-  logits,
-  loss,
-  pass_on,
-  loss_gradient,
-  head_weight,
-  head_norm_gradient,
-  head_norm_weight,
-  ffn_backward,
-  ffn_weight,
-  ffn_norm_gradient,
-  attention_backward,
-  attention_weight,
-  attention_norm_gradient,
-  norm_weights,
-  look_up_gradient,
-  give,
-};
-
 /// The passes through one stage.
 class TensorPasses {
  public:
-  /// @param by_tokens  sequence parallelism. @param gathers_messages  stages hand on a part of the tokens
-  /// @param tokens  of a microbatch. @param element  bytes of a number
-  TensorPasses(bool by_tokens, bool gathers_messages, std::int64_t tokens, std::int64_t hidden, std::int64_t element)
-      : by_tokens_{by_tokens},
-        gathers_messages_{gathers_messages},
+  /// How tensor-parallel ranks share what they compute.
+  struct Split {
+    bool sums = true;               ///< there are several such ranks
+    bool by_tokens = false;         ///< sequence parallelism
+    bool gathers_messages = false;  ///< stages hand on a part of the tokens
+  };
+
+  /// @param tokens  of the ranks that have the same. @param element  bytes of a number
+  TensorPasses(const Split& split, const ContextPasses& context, std::int64_t tokens, std::int64_t hidden, std::int64_t element)
+      : sums_{split.sums},
+        by_tokens_{split.by_tokens},
+        gathers_messages_{split.gathers_messages},
+        context_{context},
         stream_bytes_{tokens * hidden * element},
         triples_bytes_{3 * tokens * element} {}
 
   /// @throws ScheduleError  as BodyScript::over()
-  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body, int rank) const {
+  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body, const SharedPart& part) const {
     BodyScript script;
     if (passes.forward) {
       plan_forward(script, stage);
@@ -75,7 +43,7 @@ class TensorPasses {
     } else {
       plan_weights(script, stage);
     }
-    return script.over(body, passes, rank);
+    return script.over(body, passes, part);
   }
 
  private:
@@ -92,6 +60,7 @@ class TensorPasses {
     return script.exchange(static_cast<std::uint8_t>(code), layer, Kind::all_gather, gradients, stream_bytes_, given_by);
   }
   int sum(BodyScript& script, Code code, std::int32_t layer, bool gradients, int given_by) const {
+    if (!sums_) return nothing;
     return script.exchange(static_cast<std::uint8_t>(code), layer, by_tokens_ ? Kind::reduce_scatter : Kind::all_reduce,
                            gradients, stream_bytes_, given_by);
   }
@@ -110,7 +79,8 @@ class TensorPasses {
     }
     for (std::int32_t l = 0; l < stage.layers; ++l) {
       const int norm = add(script, Code::attention_norm, l, arrived);
-      const int product = add(script, Code::attention, l, gather(script, Code::attention_gather, l, false, norm));
+      const int input = gather(script, Code::attention_gather, l, false, norm);
+      const int product = context_.is_shared() ? context_.forward(script, l, input) : add(script, Code::attention, l, input);
       const int middle = add(script, Code::middle, l, sum(script, Code::attention_sum, l, false, product));
       const int ffn = add(script, Code::ffn, l, gather(script, Code::ffn_gather, l, false, middle));
       arrived = sum(script, Code::ffn_sum, l, false, ffn);
@@ -123,9 +93,8 @@ class TensorPasses {
     script.apart();
     const int norm = add(script, Code::head_norm, 0, arrived);
     const int logits = add(script, Code::logits, 0, gather(script, Code::head_gather, 0, false, norm));
-    const int loss =
-        script.exchange(static_cast<std::uint8_t>(Code::loss_sum), 0, Kind::all_reduce, false, triples_bytes_, logits);
-    add(script, Code::loss, 0, loss);
+    const auto sum_code = static_cast<std::uint8_t>(Code::loss_sum);
+    add(script, Code::loss, 0, sums_ ? script.exchange(sum_code, 0, Kind::all_reduce, false, triples_bytes_, logits) : nothing);
   }
 
   void plan_backward(BodyScript& script, const StageWork& stage, bool weight) const {
@@ -146,7 +115,8 @@ class TensorPasses {
       const auto sublayer = [&](Code gradient, Code input, Code backward, Code sums, Code weights, Code norm) {
         const int gathered = gather(script, gradient, l, true, script.last());
         const int inputs = weight ? gather(script, input, l, false, nothing) : nothing;
-        const int given = add(script, backward, l, by_tokens_ ? gathered : std::exchange(arrived, nothing));
+        int given = add(script, backward, l, by_tokens_ ? gathered : std::exchange(arrived, nothing));
+        if (backward == Code::attention_backward && context_.is_shared()) given = context_.backward(script, l, given);
         const int summed = sum(script, sums, l, true, given);
         if (weight) add(script, weights, l, inputs);
         add(script, norm, l, summed);
@@ -184,8 +154,10 @@ class TensorPasses {
     if (stage.first_edge) add(script, Code::look_up_gradient, 0);
   }
 
+  bool sums_;
   bool by_tokens_;
   bool gathers_messages_;
+  ContextPasses context_;
   std::int64_t stream_bytes_;   // of [tokens, hidden]
   std::int64_t triples_bytes_;  // of the loss's numbers of each token
 };

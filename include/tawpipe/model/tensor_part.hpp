@@ -17,6 +17,15 @@
 
 namespace tawpipe::inline v0 {
 
+/// @param flag  that divides its work
+/// @throws InputError  naming what ranks that share a stage do not compute
+inline void check_dense_part(const Transformer& model, std::string_view flag) {
+  if (model.is_routed() || model.is_latent() || model.has_kinds() || model.has_biases() || model.qk_norm != QkNorm::none) {
+    throw InputError(concat("model ", quote(model.name), ": stages are shared by ranks for dense decoders without experts, ",
+                            "latent attention, several kinds of layers, biases and norms of queries and keys; leave out ", flag));
+  }
+}
+
 /// One of `parts` equal parts of a dense decoder: its heads, its MLP and its vocabulary are divided,
 /// the residual stream and the norms are whole. Where a size cannot be divided equally, the last part
 /// is padded; its weights are zero, as are then their gradients.
@@ -31,11 +40,7 @@ inline Transformer tensor_part(const Transformer& model, int parts) {
     throw InputError(concat("model ", quote(model.name), ": tensor parallelism among ", parts, " ranks leaves the last none of ",
                             "its ", size, " ", what, "; choose fewer"));
   };
-  if (model.is_routed() || model.is_latent() || model.has_kinds() || model.has_biases() || model.qk_norm != QkNorm::none) {
-    throw InputError(concat("model ", quote(model.name), ": tensor parallelism is computed for dense decoders without experts, ",
-                            "latent attention, several kinds of layers, biases and norms of queries and keys; leave out ",
-                            "--tensor-parallel"));
-  }
+  check_dense_part(model, "--tensor-parallel");
   Transformer part = model;
   part.head_dim = static_cast<int>(model.head_size());
   part.kv_heads = part_of("key and value heads", model.kv_heads);

@@ -184,7 +184,9 @@ class Composer {
 
   /// One rank's part of `bytes` of tokens, where the whole stage has `whole` and the rank `own`.
   Bytes token_part(Bytes bytes, Bytes whole, Bytes own) const {
-    if (with_.stages.empty() || whole <= Bytes{}) return Bytes{part(bytes.value(), mesh_.shared())};
+    const Bytes even{part(bytes.value(), mesh_.shared())};
+    if (with_.stages.empty()) return even;
+    if (whole <= Bytes{}) return std::max(even, own);  // only a part needs it, as of what is gathered
     if (bytes == whole) return own;
     return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value()) / static_cast<double>(whole.value()) *
                                            static_cast<double>(own.value()))};

@@ -29,6 +29,33 @@ void combine(Combine how, T* to, const T* from, std::int64_t count) {
   }
 }
 
+/// What a member sends in an all_to_all, with what is added.
+template <class T>
+void add_to_sent(const ExchangeArgs& end, T* sent) {
+  if (end.added == nullptr) return;
+  const T* const added = reinterpret_cast<const T*>(end.added);
+  for (std::int64_t i = end.added_begin; i < end.count; ++i) sent[i] += added[i - end.added_begin];
+}
+
+/// An all_to_all. @param begin  [from * members + to] of a block among all
+template <class T>
+void exchange_blocks(std::span<const ExchangeArgs> ends, std::span<const std::int64_t> begin, std::vector<T>& area) {
+  const std::size_t n = ends.size();
+  area.resize(std::max(area.size(), static_cast<std::size_t>(begin[n * n])));
+  for (std::size_t from = 0; from < n; ++from) {
+    T* const sent = area.data() + begin[from * n];
+    std::copy_n(reinterpret_cast<const T*>(ends[from].from), begin[(from + 1) * n] - begin[from * n], sent);
+    add_to_sent(ends[from], sent);
+  }
+  for (std::size_t to = 0; to < n; ++to) {
+    T* at = reinterpret_cast<T*>(ends[to].to);
+    for (std::size_t from = 0; from < n; ++from) {
+      const std::int64_t block = begin[from * n + to];
+      at = std::copy_n(area.data() + block, begin[from * n + to + 1] - block, at);
+    }
+  }
+}
+
 /// One all_gather, reduce_scatter or all_reduce; sums are formed in the order of the members.
 /// @param ends  by member. @param area  memory that is lost
 template <class T>

@@ -108,7 +108,7 @@ class HostExecutor {
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
     IterationResult result;
-    result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
+    losses_.assign(ranks_.size(), std::vector<double>(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0));
     result.timeline.start.resize(schedule_.tasks().size());
     result.timeline.end.resize(schedule_.tasks().size());
     result.sent = sent_;
@@ -135,6 +135,7 @@ class HostExecutor {
       if (options_.failed) options_.failed(message_of(failure_));
       std::rethrow_exception(failure_);
     }
+    result.losses = summed_losses();
     for (const RankState<T>& rank : ranks_) result.gradient_norm = std::max(result.gradient_norm, rank.gradient_norm());
     if (args.stop) result.stop = args.stop();
     result.timeline = executed_.of_given(std::move(result.timeline));
@@ -221,9 +222,18 @@ class HostExecutor {
   void compute(TaskId id, Rank rank, const Source& source, std::int64_t step) {
     if constexpr (SharedLayerCompute<Layer>) {
       if (const BodyTask at = executed_.step(id); at.body != nullptr)
-        return ranks_[index(rank)].compute_step(id, at, layers_[index(rank)], source, step, result_->losses);
+        return ranks_[index(rank)].compute_step(id, at, layers_[index(rank)], source, step, losses_[index(rank)]);
     }
-    ranks_[index(rank)].compute(id, layers_[index(rank)], source, step, result_->losses);
+    ranks_[index(rank)].compute(id, layers_[index(rank)], source, step, losses_[index(rank)]);
+  }
+  /// [microbatch] in the order of the ranks that have parts of its tokens
+  std::vector<double> summed_losses() const {
+    std::vector<double> sums(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
+    for (std::size_t r = 0; r < losses_.size(); ++r) {
+      if (loss_part(schedule_, id<Rank>(r)) < 0) continue;
+      for (std::size_t m = 0; m < sums.size(); ++m) sums[m] += losses_[r][m];
+    }
+    return sums;
   }
   /// A collective of a body: the layers say where their numbers are.
   void exchange(TaskId id, std::span<const BodyTask> members, std::vector<T>& message) {
@@ -233,7 +243,11 @@ class HostExecutor {
       std::vector<ExchangeArgs> ends;
       for (std::size_t m = 0; m < group.size(); ++m)
         ends.push_back(ranks_[index(group[m])].exchange(members[m], layers_[index(group[m])]));
-      host::exchange<T>(task.op, ends, message);
+      if (is_all_pairs(task.op)) {
+        exchange_blocks<T>(ends, flow_.transfer(id).member_begin, message);
+      } else {
+        host::exchange<T>(task.op, ends, message);
+      }
     }
   }
 
@@ -254,12 +268,13 @@ class HostExecutor {
   Dataflow flow_;
   Optimizer optimizer_;
   HostOptions options_;
-  std::vector<Program> programs_;          ///< [rank]
-  std::deque<RankState<T>> ranks_;         ///< [rank]
-  std::deque<Layer> layers_;               ///< [rank]
-  std::vector<LaneRun> lanes_;             ///< those of all ranks that have tasks
-  std::vector<SharedTransfer> transfers_;  ///< as in flow_
-  std::vector<SentBytes> sent_;            ///< [rank] in each iteration
+  std::vector<Program> programs_;            ///< [rank]
+  std::deque<RankState<T>> ranks_;           ///< [rank]
+  std::deque<Layer> layers_;                 ///< [rank]
+  std::vector<LaneRun> lanes_;               ///< those of all ranks that have tasks
+  std::vector<SharedTransfer> transfers_;    ///< as in flow_
+  std::vector<SentBytes> sent_;              ///< [rank] in each iteration
+  std::vector<std::vector<double>> losses_;  ///< [rank][microbatch] that the rank has computed
   LaneQueue queue_;
   Clock::time_point begin_;
   std::mutex failure_mutex_;

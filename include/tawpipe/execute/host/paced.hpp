@@ -42,8 +42,8 @@ class Paced {
 
   // The steps of stages that ranks share, if the layer computes such.
   StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body,
-                int rank) const requires SharedLayerCompute<Layer> {
-    return layer_.plan(passes, stage, body, rank);
+                const SharedPart& part) const requires SharedLayerCompute<Layer> {
+    return layer_.plan(passes, stage, body, part);
   }
   template <class Args>
   void run(const StepPlan& plan, std::size_t step, const Args& args) requires SharedLayerCompute<Layer> {

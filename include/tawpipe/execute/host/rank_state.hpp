@@ -89,7 +89,7 @@ class RankState {
   }
 
   /// A forward, backward, backward_input or backward_weight.
-  /// @param losses  [microbatch] the forward with the last edge sets its entry
+  /// @param losses  [microbatch] of this rank alone: the forward with the last edge sets its entry
   template <LayerCompute Layer, MicrobatchTokens Source>
   void compute(TaskId id, Layer& layer, const Source& source, std::int64_t step, std::span<double> losses) {
     begin(id, source, step, losses).run(layer);
@@ -101,9 +101,11 @@ class RankState {
                     std::span<double> losses) {
     if (id == at.first) {
       ComputeCall& call = begin(id, source, step, losses);
-      const int part = schedule_->parts().mesh.place(rank()).tensor;
-      if (call.steps.operations.empty())
-        call.steps = layer.plan(traits(call.op).passes, schedule_->stage(schedule_->task(id).stage), *at.body, part);
+      const MeshPlace place = schedule_->parts().mesh.place(rank());
+      if (call.steps.operations.empty()) {
+        call.steps = layer.plan(traits(call.op).passes, schedule_->stage(schedule_->task(id).stage), *at.body,
+                                SharedPart{place.tensor, place.context});
+      }
     }
     calls_.at(at.first).run_step(layer, static_cast<std::size_t>(at.step));
   }

@@ -79,11 +79,12 @@ class MpiExecutor {
                std::max<std::int64_t>(options.chunk_bytes / static_cast<std::int64_t>(sizeof(T)), 1),
                [this](const BodyTask& at) { return exchange(at); }} {
     require_shared_layers<Layer>(executed_);
-    teller_.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), none<Rank>);
+    const std::size_t parts = static_cast<std::size_t>(loss_parts(schedule_));
+    teller_.assign(static_cast<std::size_t>(schedule_.workload().microbatches()) * parts, none<Rank>);
     for (const Task& task : schedule_.tasks()) {
-      if (task.op == Op::forward && schedule_.stage(task.stage).last_edge) {
-        teller_[static_cast<std::size_t>(task.microbatch)] = task.rank;
-      }
+      if (task.op != Op::forward || !schedule_.stage(task.stage).last_edge) continue;
+      const int part = loss_part(schedule_, task.rank);
+      if (part >= 0) teller_[static_cast<std::size_t>(task.microbatch) * parts + static_cast<std::size_t>(part)] = task.rank;
     }
     session.watch().describe_by(
         [this](int lane, std::int32_t task) {
@@ -134,7 +135,7 @@ class MpiExecutor {
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
     failure_ = nullptr;
-    losses_.assign(teller_.size(), 0.0);
+    losses_.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
     state_.begin_iteration();
     lanes_.reset();
     const std::int64_t offset = guarded([&] { return clock_offset(session_); });
@@ -289,18 +290,19 @@ class MpiExecutor {
   /// is the lowest number.
   IterationResult gather(std::int64_t begin, std::int64_t offset, int stop) {
     constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
-    const std::size_t microbatches = teller_.size();
+    const std::size_t told = teller_.size();
+    const std::size_t parts = static_cast<std::size_t>(loss_parts(schedule_));
     const auto ranks = static_cast<std::size_t>(schedule_.ranks());
     const std::size_t tasks = schedule_.tasks().size();
     const std::size_t timed = options_.gather_timeline ? 2 * tasks + 1 : 0;
     const Rank me = state_.rank();
-    std::vector<std::int64_t> own(microbatches + ranks * payloads + timed + 1, unknown);
+    std::vector<std::int64_t> own(told + ranks * payloads + timed + 1, unknown);
     own.back() = stop;
-    for (std::size_t m = 0; m < microbatches; ++m) {
-      if (teller_[m] == me) own[m] = std::bit_cast<std::int64_t>(losses_[m]);
+    for (std::size_t m = 0; m < told; ++m) {
+      if (teller_[m] == me) own[m] = std::bit_cast<std::int64_t>(losses_[m / parts]);
     }
-    for (std::size_t p = 0; p < payloads; ++p) own[microbatches + index(me) * payloads + p] = lanes_.sent().by_payload[p];
-    std::int64_t* const times = own.data() + microbatches + ranks * payloads;
+    for (std::size_t p = 0; p < payloads; ++p) own[told + index(me) * payloads + p] = lanes_.sent().by_payload[p];
+    std::int64_t* const times = own.data() + told + ranks * payloads;
     const auto known = [&](std::size_t t) { return lanes_.times.start[t] != 0; };
     for (std::size_t t = 0; timed > 0 && t < tasks; ++t) {
       if (!known(t)) continue;
@@ -316,15 +318,15 @@ class MpiExecutor {
     IterationResult result;
     result.gradient_norm = state_.gradient_norm();
     result.stop = static_cast<int>(all.back());
-    for (std::size_t m = 0; m < microbatches; ++m) {
-      result.losses.push_back(all[m] == unknown ? 0.0 : std::bit_cast<double>(all[m]));
+    result.losses.assign(losses_.size(), 0.0);
+    for (std::size_t m = 0; m < told; ++m) {
+      if (all[m] != unknown) result.losses[m / parts] += std::bit_cast<double>(all[m]);
     }
     result.sent.resize(ranks);
     for (std::size_t r = 0; r < ranks; ++r) {
-      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(microbatches + r * payloads), payloads,
-                  result.sent[r].by_payload.begin());
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(told + r * payloads), payloads, result.sent[r].by_payload.begin());
     }
-    const std::int64_t* const found = timed > 0 ? all.data() + microbatches + ranks * payloads : nullptr;
+    const std::int64_t* const found = timed > 0 ? all.data() + told + ranks * payloads : nullptr;
     const auto point = [](std::int64_t nanoseconds) {
       return TimePoint{Duration{std::max<std::int64_t>(nanoseconds, 0) * 1000}};
     };

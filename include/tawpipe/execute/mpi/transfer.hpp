@@ -30,6 +30,10 @@ struct TransferPlan {
   BodyTask body = {};          ///< of this rank, if it is a collective of a body: its layer says where numbers are
   std::int64_t own_begin = 0;  ///< of such an all_gather or reduce_scatter: this rank's part
   std::int64_t own_count = 0;
+  /// of such an all_to_all: [member] its blocks to this rank; empty: another collective. Its own to others
+  /// are `own_count` numbers from `own_begin`.
+  std::vector<Chunk> blocks = {};
+  std::int64_t whole = 0;  ///< numbers of all of them and of other members'
 };
 
 /// @param chunk  the maximum of numbers in a message of a collective
@@ -58,8 +62,15 @@ inline TransferPlan body_transfer_plan(const Schedule& schedule, TaskId id, cons
   plan.ring = ring_plan(schedule, id, flow, rank, plan.chunk);
   plan.tag_out = lane * lanes + plan.ring.next_lane;
   plan.tag_in = plan.ring.previous_lane * lanes + lane;
-  plan.own_count = flow.count;
-  if (!flow.member_begin.empty()) {
+  plan.own_count = plan.whole = flow.count;
+  if (const std::size_t n = flow.ends.size(); flow.member_begin.size() > n + 1) {
+    plan.own_begin = flow.member_begin[member * n];
+    plan.own_count = flow.member_begin[(member + 1) * n] - plan.own_begin;
+    for (std::size_t from = 0; from < n; ++from) {
+      const std::int64_t begin = flow.member_begin[from * n + member];
+      plan.blocks.push_back({begin, flow.member_begin[from * n + member + 1] - begin});
+    }
+  } else if (!flow.member_begin.empty()) {
     plan.own_begin = flow.member_begin[member];
     plan.own_count = flow.member_begin[member + 1] - plan.own_begin;
   }
@@ -117,7 +128,10 @@ class Transfer {
 
   /// Stores the received data. @return bytes this rank has sent
   std::int64_t finish() {
-    if (plan_->body.body != nullptr) {
+    if (!plan_->blocks.empty()) {
+      T* to = reinterpret_cast<T*>(memory_.to);
+      for (const Chunk& block : plan_->blocks) to = std::copy_n(message_ + block.begin, block.count, to);
+    } else if (plan_->body.body != nullptr) {
       const bool part = plan_->ring.summed > 0;  // reduce_scatter takes its part; the others the whole
       const std::int64_t begin = part ? plan_->own_begin : 0;
       std::copy_n(message_ + begin, part ? plan_->own_count : memory_.count, reinterpret_cast<T*>(memory_.to));
@@ -139,11 +153,13 @@ class Transfer {
   /// A body's collective works in a copy, as its buffers are the layer's.
   void fill_from_layer() {
     memory_ = set_.exchange(plan_->body);
-    packed_.resize(static_cast<std::size_t>(memory_.count));
+    const bool blocks = !plan_->blocks.empty();
+    packed_.resize(static_cast<std::size_t>(blocks ? plan_->whole : memory_.count));
     message_ = packed_.data();
-    const bool part = plan_->ring.summed == 0;  // all_gather
+    const bool part = blocks || plan_->ring.summed == 0;  // all_to_all, all_gather
     const std::int64_t begin = part ? plan_->own_begin : 0;
     std::copy_n(reinterpret_cast<const T*>(memory_.from), part ? plan_->own_count : memory_.count, message_ + begin);
+    if (blocks) host::add_to_sent(memory_, message_ + begin);
   }
   void fill() {
     memory_ = {};

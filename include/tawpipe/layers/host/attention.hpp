@@ -63,6 +63,22 @@ class Attention {
 
   /// Rotates queries and keys by their position.
   void rotate(T* qkv) const { turn(qkv, T{1}); }
+  /// The same of one token [Q + 2K] at a position of its sequence. @param direction  1, or -1: back
+  void rotate_token(T* qkv, std::int64_t position, T direction) const {
+    const std::int64_t half = size_ / 2;
+    const T* const c = cosine_.data() + position * half;
+    const T* const d = sine_.data() + position * half;
+    for (std::int64_t head = 0; head < heads_ + kv_heads_; ++head) {
+      T* const x = qkv + head * size_;
+      for (std::int64_t j = 0; j < half; ++j) {
+        const T even = x[2 * j];
+        const T odd = x[2 * j + 1];
+        const T sine = direction * d[j];
+        x[2 * j] = even * c[j] - odd * sine;
+        x[2 * j + 1] = even * sine + odd * c[j];
+      }
+    }
+  }
 
   /// `output` [tokens, Q] of the rotated qkv.
   void forward(const T* qkv, T* output, T* workspace) const {
@@ -132,22 +148,8 @@ class Attention {
   }
 
   void turn(T* qkv, T direction) const {
-    const std::int64_t half = size_ / 2;
     for (std::int64_t b = 0; b < sequences_; ++b) {
-      for (std::int64_t s = 0; s < sequence_; ++s, qkv += width_) {
-        const T* const c = cosine_.data() + s * half;
-        const T* const d = sine_.data() + s * half;
-        for (std::int64_t head = 0; head < heads_ + kv_heads_; ++head) {
-          T* const x = qkv + head * size_;
-          for (std::int64_t j = 0; j < half; ++j) {
-            const T even = x[2 * j];
-            const T odd = x[2 * j + 1];
-            const T sine = direction * d[j];
-            x[2 * j] = even * c[j] - odd * sine;
-            x[2 * j + 1] = even * sine + odd * c[j];
-          }
-        }
-      }
+      for (std::int64_t s = 0; s < sequence_; ++s, qkv += width_) rotate_token(qkv, s, direction);
     }
   }
 

@@ -1,4 +1,4 @@
-// One tensor-parallel rank's part of a LLaMA decoder on the CPU, step by step.
+// One rank's part of a LLaMA decoder whose stages ranks share, on the CPU, step by step.
 // Not: a decoder on one rank (layers/host/llama.hpp), nor the messages between the ranks (execute/).
 #pragma once
 
@@ -13,12 +13,15 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/layers/checked_llama.hpp"
+#include "tawpipe/layers/context_passes.hpp"
 #include "tawpipe/layers/host/attention.hpp"
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/host/tensor_memory.hpp"
+#include "tawpipe/layers/host/vocabulary_part.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
+#include "tawpipe/layers/tensor_code.hpp"
 #include "tawpipe/layers/tensor_passes.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/shared_stage.hpp"
@@ -29,10 +32,12 @@ namespace tawpipe::inline v0::layers::host {
 
 /// Computes one rank's part of any stage of a LLaMA decoder in numbers of type T.
 ///
-/// Models SharedLayerCompute; with one tensor-parallel rank it is a Llama. Queries, keys, values, gate
+/// Models SharedLayerCompute; where no ranks share a stage it is a Llama. Queries, keys, values, gate
 /// and up are column-parallel, output and down row-parallel, embedding and loss parallel over the
 /// vocabulary. With sequence parallelism norms, residual sums and messages between stages have a part
-/// of the tokens, the rank's rows of [tokens, hidden]; otherwise all.
+/// of the tokens, the rank's rows of [tokens, hidden]; otherwise all. Context-parallel ranks have the
+/// tokens of ContextTokens each, whole weights of these, and exchange keys and values or heads
+/// (ContextAttention).
 /// Recomputation policy `none` only. Sizes: tensor_stages().
 /// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022,
 /// arXiv:2205.05198, section 4.2.
@@ -43,11 +48,12 @@ class TensorLlama {
   TensorLlama(const Transformer& model, const Batch& batch, Recompute recompute, const DecoderConstants& constants,
               const Sharing& sharing = {})
       : whole_{model, batch, recompute, constants},
-        vocab_{model.vocab},
         part_{tensor_part(checked_llama(model, batch, constants, model.dtype), sharing.tensor)},
         memory_{part_, batch, recompute, sharing},
         width_{part_},
-        all_{batch.tokens()},
+        vocabulary_{model.vocab, part_.vocab, part_.hidden, memory_.context().tokens()},
+        microbatch_{batch.tokens()},
+        all_{memory_.all_tokens()},
         own_{memory_.own_tokens()},
         epsilon_{static_cast<T>(constants.norm_epsilon)},
         attention_{part_, batch, constants} {}
@@ -58,20 +64,28 @@ class TensorLlama {
   void backward_weight(const BackwardArgs& args) { whole_.backward_weight(args); }
 
   /// @throws ScheduleError  if the body is not that of this code: as BodyScript::over()
-  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body, int rank) const {
-    const TensorPasses all{memory_.by_tokens(), memory_.gathers_messages(stage), all_, width_.hidden, std::int64_t{sizeof(T)}};
-    return all.plan(passes, stage, body, rank);
+  StepPlan plan(const Passes& passes, const StageWork& stage, const StageBody& body, const SharedPart& part) const {
+    constexpr std::int64_t element{sizeof(T)};
+    const ContextPasses context{memory_.has_context() ? memory_.context().tokens().ranks() : 1, memory_.exchange(),
+                                all_ * width_.query * element, 2 * all_ * width_.key * element};
+    const TensorPasses all{
+        {.sums = memory_.ranks() > 1, .by_tokens = memory_.by_tokens(), .gathers_messages = memory_.gathers_messages(stage)},
+        context,
+        all_,
+        width_.hidden,
+        element};
+    return all.plan(passes, stage, body, part);
   }
 
   void run(const StepPlan& plan, std::size_t step, const ForwardArgs& args) {
-    for (const StepOperation& operation : plan.operations[step]) compute(operation, args, plan.rank);
+    for (const StepOperation& operation : plan.operations[step]) compute(operation, args, plan.part);
   }
   void run(const StepPlan& plan, std::size_t step, const BackwardArgs& args) {
     for (const StepOperation& operation : plan.operations[step]) compute(operation, args, plan);
   }
 
   ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const ForwardArgs& args) const {
-    const auto [code, layer] = plan.operations[step].front();
+    const auto [code, layer, block] = plan.operations[step].front();
     const TensorMemory<T>& m = memory_;
     switch (static_cast<Code>(code)) {
       case Code::message:
@@ -88,12 +102,20 @@ class TensorLlama {
         return summed(m, args, m.reached(args, layer + 1));
       case Code::head_gather:
         return gathered(m.head(args.saved, args.stage->layers).normed, m.gathered(args));
+      case Code::keys_gather:
+        return m.context().gathered_keys(m.layer(args.saved, layer).context, m.context_work(args));
+      case Code::keys_pass:
+        return m.context().passed_keys(m.layer(args.saved, layer).context, m.context_work(args), block);
+      case Code::queries_swap:
+        return m.context().sent_queries(m.layer(args.saved, layer).context, m.context_work(args));
+      case Code::results_swap:
+        return m.context().sent_results(m.layer(args.saved, layer).context, m.context_work(args));
       default:  // loss_sum
         return {bytes(m.triples(args)), bytes(m.triples(args)), 3 * all_, Combine::softmax};
     }
   }
   ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const BackwardArgs& args) const {
-    const auto [code, layer] = plan.operations[step].front();
+    const auto [code, layer, block] = plan.operations[step].front();
     const TensorMemory<T>& m = memory_;
     switch (static_cast<Code>(code)) {
       case Code::message:
@@ -111,6 +133,16 @@ class TensorLlama {
         return gathered(m.gradient(args), m.kept_gradient(args, plan.passes, layer, true));
       case Code::embedding_gradient:
         return gathered(m.gradient(args), m.lookup_gradient(args, plan.passes));
+      case Code::keys_gather:
+        return m.context().gathered_again(m.layer(args.saved, layer).context, m.context_work(args));
+      case Code::keys_sum:
+        return m.context().summed_keys(m.context_work(args));
+      case Code::keys_pass:
+        return m.context().passed_gradients(m.layer(args.saved, layer).context, m.context_work(args), block);
+      case Code::queries_swap:
+        return m.context().returned_gradients(m.context_work(args));
+      case Code::results_swap:
+        return m.context().sent_gradient(m.context_work(args));
       default:  // head_sum, ffn_sum, attention_sum
         return {bytes(m.partial(args)), bytes(m.summed(args)), all_ * width_.hidden, Combine::sum};
     }
@@ -129,7 +161,7 @@ class TensorLlama {
 
   // ---- forward ----------------------------------------------------------------------------------
 
-  void compute(const StepOperation& operation, const ForwardArgs& args, int rank) const {
+  void compute(const StepOperation& operation, const ForwardArgs& args, const SharedPart& part) const {
     const TensorMemory<T>& m = memory_;
     const std::int64_t hidden = width_.hidden;
     const std::int32_t l = operation.layer;
@@ -137,7 +169,8 @@ class TensorLlama {
     const TensorMemoryLayer<T> x = m.layer(args.saved, l);
     switch (static_cast<Code>(operation.code)) {
       case Code::look_up:
-        look_up(args, rank);
+        vocabulary_.look_up(reinterpret_cast<const T*>(args.weights.first_edge), args.tokens, part,
+                            m.partial(args, m.reached(args, 0)));
         break;
       case Code::take:
         copy(reinterpret_cast<const T*>(args.input.data()), m.reached(args, 0));
@@ -153,6 +186,18 @@ class TensorLlama {
         project(x.attention, w.output, m.partial(args, x.middle), all_, width_.query, hidden);
         break;
       }
+      case Code::attention_input:
+        project(m.by_tokens() ? m.gathered(args) : x.attention_norm, w.qkv, m.context().product(x.context, m.context_work(args)),
+                all_, hidden, width_.query + 2 * width_.key);
+        m.context().prepare(attention_, x.context, m.context_work(args), part.context);
+        break;
+      case Code::attention_block:
+        m.context().block(x.context, m.context_work(args), part.context, operation.block);
+        break;
+      case Code::attention_output:
+        m.context().finish(x.context, m.context_work(args));
+        project(x.attention, w.output, m.partial(args, x.middle), all_, width_.query, hidden);
+        break;
       case Code::middle:
         add_to(x.middle, x.input, own_ * hidden);
         rms_norm(x.middle, w.ffn_norm, x.ffn_norm, own_, hidden, epsilon_);
@@ -169,7 +214,7 @@ class TensorLlama {
         add_to(m.reached(args, l + 1), x.middle, own_ * hidden);
         break;
       case Code::pass_on:
-        m.pass_on(args, rank);
+        m.pass_on(args, part.tensor);
         break;
       case Code::head_norm: {
         const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
@@ -177,68 +222,26 @@ class TensorLlama {
         break;
       }
       case Code::logits:
-        logits(args, rank);
+        logits(args, part);
         break;
       default:  // loss
-        loss(args, rank);
+        loss(args, part);
     }
   }
 
   void copy(const T* from, T* to) const {
     if (from != to) std::copy_n(from, own_ * width_.hidden, to);
   }
-  /// Rows of the tokens in this rank's part of the vocabulary; zeros for others.
-  void look_up(const ForwardArgs& args, int rank) const {
-    const T* const table = reinterpret_cast<const T*>(args.weights.first_edge);
-    T* to = memory_.partial(args, memory_.reached(args, 0));
-    check_ids("token", args.tokens);
-    for (const std::int32_t token : args.tokens) {
-      const std::int64_t row = token - std::int64_t{rank} * part_.vocab;
-      if (row >= 0 && row < part_.vocab) {
-        std::copy_n(table + row * width_.hidden, width_.hidden, to);
-      } else {
-        std::fill_n(to, width_.hidden, T{0});
-      }
-      to += width_.hidden;
-    }
-  }
-  void check_ids(const char* what, std::span<const std::int32_t> ids) const {
-    for (std::size_t t = 0; t < ids.size(); ++t) {
-      if (ids[t] >= 0 && ids[t] < vocab_) continue;
-      throw InputError(concat(what, " ", ids[t], " at position ", t, " of the microbatch is not in the vocabulary of ", vocab_,
-                              ", which ends at ", vocab_ - 1));
-    }
-  }
-  /// The entries of the vocabulary that a rank has: the last one's part may be padded.
-  std::int64_t entries(int rank) const { return std::min<std::int64_t>(part_.vocab, vocab_ - std::int64_t{rank} * part_.vocab); }
-  void logits(const ForwardArgs& args, int rank) const {
+  void logits(const ForwardArgs& args, const SharedPart& part) const {
     const TensorMemoryHead<T> head = memory_.head(args.saved, args.stage->layers);
-    const std::int64_t vocab = part_.vocab;
-    check_ids("target", args.targets);
     project(memory_.by_tokens() ? memory_.gathered(args) : head.normed, memory_.template output_matrix<const T>(args.weights),
-            head.logits, all_, width_.hidden, vocab);
-    T* triple = memory_.triples(args);
-    const T* row = head.logits;
-    for (std::int64_t t = 0; t < all_; ++t, triple += 3, row += vocab) {
-      const T most = *std::max_element(row, row + entries(rank));
-      const std::int64_t target = args.targets[static_cast<std::size_t>(t)] - rank * vocab;
-      T total = 0;
-      for (std::int64_t v = 0; v < entries(rank); ++v) total += std::exp(row[v] - most);
-      triple[0] = most;
-      triple[1] = total;
-      triple[2] = target >= 0 && target < vocab ? row[target] : T{0};
-    }
+            head.logits, all_, width_.hidden, part_.vocab);
+    vocabulary_.triples(head.logits, args.targets, part, memory_.triples(args));
   }
-  void loss(const ForwardArgs& args, int rank) const {
+  /// Context-parallel ranks have the losses of their tokens each.
+  void loss(const ForwardArgs& args, const SharedPart& part) const {
     const TensorMemoryHead<T> head = memory_.head(args.saved, args.stage->layers);
-    const T* triple = memory_.triples(args);
-    T* row = head.logits;
-    double total = 0;
-    for (std::int64_t t = 0; t < all_; ++t, triple += 3, row += part_.vocab) {
-      total += static_cast<double>(triple[0] + std::log(triple[1])) - static_cast<double>(triple[2]);
-      for (std::int64_t v = 0; v < part_.vocab; ++v) row[v] = v < entries(rank) ? std::exp(row[v] - triple[0]) / triple[1] : T{0};
-    }
-    *args.loss = total / static_cast<double>(all_);
+    *args.loss = vocabulary_.loss(memory_.triples(args), part, head.logits) / static_cast<double>(microbatch_);
   }
 
   // ---- backward ---------------------------------------------------------------------------------
@@ -278,10 +281,21 @@ class TensorLlama {
         const T* const from = incoming(args, plan.passes, l, true);
         T* const partial = m.partial(args);
         project_back(from, w.output, partial, all_, width_.query, hidden);
+        if (m.has_context()) {
+          m.context().prepare_gradient(partial, m.context_work(args));
+          break;
+        }
         attention_.backward(x.qkv, partial, partial + all_ * width_.query);
         project_back(x.qkv, w.qkv, partial, all_, hidden, width_.query + 2 * width_.key);
         break;
       }
+      case Code::attention_block_gradient:
+        m.context().block_gradient(x.context, m.partial(args), m.context_work(args), plan.part.context, operation.block);
+        break;
+      case Code::attention_input_gradient:
+        m.context().finish_gradient(attention_, x.context, m.context_work(args), plan.part.context);
+        project_back(x.qkv, w.qkv, m.partial(args), all_, hidden, width_.query + 2 * width_.key);
+        break;
       case Code::attention_weight: {
         const T* const input = m.by_tokens() ? m.inputs(args, plan.passes, plan.passes.backward_input ? 0 : 1) : x.attention_norm;
         add_weight_gradient(m.kept_gradient(args, plan.passes, l, true), x.attention, g.output, all_, width_.query, hidden);
@@ -296,10 +310,11 @@ class TensorLlama {
         add_to(g.ffn_norm, x.norm_gradients + hidden, hidden);
         break;
       case Code::look_up_gradient:
-        look_up_gradient(args, plan);
+        vocabulary_.add_rows(m.lookup_gradient(args, plan.passes), args.tokens, plan.part,
+                             reinterpret_cast<T*>(args.gradients.first_edge));
         break;
       case Code::give:
-        m.give(args, plan.passes, plan.rank);
+        m.give(args, plan.passes, plan.part.tensor);
         break;
       default:
         compute_head(operation, args, plan);
@@ -311,17 +326,11 @@ class TensorLlama {
     const std::int64_t vocab = part_.vocab;
     const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
     switch (static_cast<Code>(operation.code)) {
-      case Code::loss_gradient: {
-        const T factor = static_cast<T>(args.scale / static_cast<double>(all_));
-        T* row = head.logits;
-        for (std::int64_t t = 0; t < all_; ++t, row += vocab) {
-          const std::int64_t target = args.targets[static_cast<std::size_t>(t)] - plan.rank * vocab;
-          if (target >= 0 && target < vocab) row[target] -= T{1};
-          scale(row, factor, vocab);
-        }
+      case Code::loss_gradient:
+        vocabulary_.loss_gradient(head.logits, args.targets, plan.part,
+                                  static_cast<T>(args.scale / static_cast<double>(microbatch_)));
         project_back(head.logits, m.template output_matrix<const T>(args.weights), m.partial(args), all_, hidden, vocab);
         break;
-      }
       case Code::head_weight:
         add_weight_gradient(head.logits, m.by_tokens() ? m.inputs(args, plan.passes, 0) : head.normed,
                             m.template output_matrix<T>(args.gradients), all_, hidden, vocab);
@@ -349,23 +358,15 @@ class TensorLlama {
     rms_norm_backward(input, gain, summed, sums, own_, width_.hidden, epsilon_);
     add_to(memory_.gradient(args), summed, own_ * width_.hidden);
   }
-  void look_up_gradient(const BackwardArgs& args, const StepPlan& plan) const {
-    T* const table = reinterpret_cast<T*>(args.gradients.first_edge);
-    const T* from = memory_.lookup_gradient(args, plan.passes);
-    for (const std::int32_t token : args.tokens) {
-      const std::int64_t row = token - std::int64_t{plan.rank} * part_.vocab;
-      if (row >= 0 && row < part_.vocab) add_to(table + row * width_.hidden, from, width_.hidden);
-      from += width_.hidden;
-    }
-  }
 
   Llama<T> whole_;
-  std::int64_t vocab_;  // of all ranks
   Transformer part_;
   TensorMemory<T> memory_;
   TokenWidths width_;
-  std::int64_t all_;  // tokens of a microbatch
-  std::int64_t own_;  // of these, in norms and residual sums
+  VocabularyPart<T> vocabulary_;
+  std::int64_t microbatch_;  // tokens
+  std::int64_t all_;         // of these, of the ranks that have the same
+  std::int64_t own_;         // of these, in norms and residual sums
   T epsilon_;
   Attention<T> attention_;
 };

@@ -1,4 +1,4 @@
-// How one tensor-parallel rank's part of a stage uses its caller's memory, and how much it needs.
+// How one rank's part of a stage that ranks share uses its caller's memory, and how much it needs.
 // Not: the computations in it (layers/host/tensor_llama.hpp).
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "tawpipe/backend/shared_compute.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/host/context_attention.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
@@ -24,21 +25,22 @@
 
 namespace tawpipe::inline v0::layers::host {
 
-/// A layer's tensors in `saved`: t tokens of a microbatch, of which norms and residual sums have n,
-/// those of the rank. H is the residual stream's width; Q, K and I are the rank's parts.
+/// A layer's tensors in `saved`: t tokens of the ranks that have the same, of which norms and residual
+/// sums have n, those of the rank. H is the residual stream's width; Q, K and I are the rank's parts.
 template <class T>
 struct TensorMemoryLayer {
-  T* input;           ///< [n, H]
-  T* attention_norm;  ///< [n, H]
-  T* qkv;             ///< [t, Q + 2K], rotated -> the gradient of its product
-  T* attention;       ///< [t, Q]
-  T* middle;          ///< [n, H]
-  T* ffn_norm;        ///< [n, H]
-  T* gate;            ///< [t, I] -> its gradient
-  T* sigmoid;         ///< [t, I]
-  T* up;              ///< [t, I] -> its gradient
-  T* product;         ///< [t, I]
-  T* norm_gradients;  ///< [2, H] of the attention norm and the feed-forward norm
+  T* input;                 ///< [n, H]
+  T* attention_norm;        ///< [n, H]
+  T* qkv;                   ///< [t, Q + 2K], rotated -> the gradient of its product
+  T* attention;             ///< [t, Q]
+  T* middle;                ///< [n, H]
+  T* ffn_norm;              ///< [n, H]
+  T* gate;                  ///< [t, I] -> its gradient
+  T* sigmoid;               ///< [t, I]
+  T* up;                    ///< [t, I] -> its gradient
+  T* product;               ///< [t, I]
+  T* norm_gradients;        ///< [2, H] of the attention norm and the feed-forward norm
+  ContextSaved<T> context;  ///< of context-parallel ranks' attention, with qkv and attention
 };
 
 /// The head's, after those of the layers; V is the rank's part of the vocabulary.
@@ -60,16 +62,23 @@ class TensorMemory {
       : part_{part},
         width_{part},
         sharing_{sharing},
-        all_{batch.tokens()},
-        own_{sharing.sequence_parallel ? all_ / sharing.tensor : all_},
+        context_{part, batch, sharing},
+        all_{context_.tokens().tokens()},
+        own_{by_tokens() ? all_ / sharing.tensor : all_},
         score_numbers_{(2 * std::int64_t{64} + 2 * width_.query) * batch.sequence} {
-    if (sharing.tensor == 1) return;
-    const auto refuse = [](const std::string& what) { throw InputError(concat("tensor parallelism is executed ", what)); };
+    if (sharing.ranks() == 1) return;
+    const auto refuse = [&](const std::string& what) {
+      throw InputError(concat(sharing.tensor > 1 ? "tensor" : "context", " parallelism is executed ", what));
+    };
+    if (sharing.context > 1) check_dense_part(part, "--context-parallel");
     if (recompute != Recompute::none) refuse("without recomputation; choose --recompute none");
     if (part.loss_chunk > 0 && part.loss_chunk <= part.vocab * sharing.tensor) {
       refuse("with the loss of all entries at once; leave out --loss-chunk");
     }
-    if (sharing.context > 1 || sharing.expert > 1) refuse("without context and expert parallelism; leave these out");
+    if (sharing.expert > 1) refuse("without expert parallelism; leave it out");
+    if (sharing.context > 1 && sharing.exchange == ContextExchange::two_level) {
+      refuse("without an exchange in two levels; choose all-gather, ring or all-to-all");
+    }
     if (sharing.overlap) refuse("without overlapping pieces of products; leave out --tp-overlap");
     if (all_ % sharing.tensor != 0) {
       refuse(concat("with as many tokens of a microbatch on each rank; ", all_, " is no multiple of ", sharing.tensor));
@@ -77,7 +86,11 @@ class TensorMemory {
   }
 
   int ranks() const { return sharing_.tensor; }
-  bool by_tokens() const { return sharing_.sequence_parallel; }
+  bool by_tokens() const { return sharing_.sequence_parallel && sharing_.tensor > 1; }
+  const ContextAttention<T>& context() const { return context_; }
+  ContextExchange exchange() const { return sharing_.exchange; }
+  bool has_context() const { return sharing_.context > 1; }
+  std::int64_t all_tokens() const { return all_; }
   std::int64_t own_tokens() const { return own_; }
   /// Whether messages between stages have a part of the tokens that norms have.
   bool gathers_messages(const StageWork& stage) const { return boundary(stage) < stream(own_); }
@@ -89,8 +102,9 @@ class TensorMemory {
     const auto bytes = [](std::int64_t numbers) { return Bytes{numbers * std::int64_t{sizeof(T)}}; };
     const std::int64_t halves = split ? (2 * stage.layers + 3) * stream(all_) : 0;
     stage.saved = std::max(stage.saved, bytes(saved_numbers(stage) + halves));
-    stage.forward_workspace = std::max(stage.forward_workspace, bytes(2 * stream(all_) + score_numbers_ + 3 * all_));
-    const std::int64_t inside = std::max({width_.dense, width_.hidden, width_.query}) * all_ + 2 * score_numbers_;
+    stage.forward_workspace =
+        std::max(stage.forward_workspace, bytes(2 * stream(all_) + score_numbers_ + 3 * all_ + context_forward()));
+    const std::int64_t inside = widest() * all_ + 2 * score_numbers_ + (has_context() ? context_.backward_numbers() : 0);
     stage.backward_workspace =
         std::max(stage.backward_workspace, bytes(2 * stream(own_) + 2 * stream(all_) + inside)) + stage.stashed_workspace;
     return stage;
@@ -112,6 +126,10 @@ class TensorMemory {
     x.up = at.take(all_ * width_.dense);
     x.product = at.take(all_ * width_.dense);
     x.norm_gradients = at.take(2 * width_.hidden);
+    if (!has_context()) return x;
+    T* const keys = at.take(context_.keys_kept());
+    T* const swapped = at.take(context_.swapped_kept());
+    x.context = {x.qkv, x.attention, keys, swapped, at.take(context_.sums_kept())};
     return x;
   }
   TensorMemoryHead<T> head(std::span<std::byte> saved, std::int64_t layers) const {
@@ -141,6 +159,8 @@ class TensorMemory {
   T* scratch(const ForwardArgs& args) const { return numbers(args.workspace) + 2 * stream(all_); }
   /// [t, 3]
   T* triples(const ForwardArgs& args) const { return scratch(args) + score_numbers_; }
+  /// Of ContextAttention.
+  T* context_work(const ForwardArgs& args) const { return triples(args) + 3 * all_; }
   /// Gives the stage's output to the next one, if it is not there.
   void pass_on(const ForwardArgs& args, int rank) const {
     if (gathers_messages(*args.stage)) pass(reached(args, args.stage->layers), args.output, rank);
@@ -157,6 +177,8 @@ class TensorMemory {
   T* summed(const BackwardArgs& args) const { return by_tokens() ? numbers(args.workspace) + stream(own_) : partial(args); }
   /// What products give, of all tokens, before the sum; memory behind it is free.
   T* partial(const BackwardArgs& args) const { return numbers(args.workspace) + 2 * stream(own_) + 2 * stream(all_); }
+  /// Of ContextAttention, behind what products before it give.
+  T* context_work(const BackwardArgs& args) const { return partial(args) + widest() * all_ + 2 * score_numbers_; }
   /// The gradient [t, H] of a sublayer's output. @param passes  of the computation: halves keep it
   T* kept_gradient(const BackwardArgs& args, const Passes& passes, std::int64_t layer, bool attention) const {
     if (whole(passes)) return numbers(args.workspace) + 2 * stream(own_);
@@ -199,8 +221,12 @@ class TensorMemory {
   std::int64_t stream(std::int64_t tokens) const { return tokens * width_.hidden; }
   static std::int64_t boundary(const StageWork& stage) { return stage.boundary.value() / std::int64_t{sizeof(T)}; }
   std::int64_t layer_numbers() const {
-    return 4 * stream(own_) + all_ * (2 * width_.query + 2 * width_.key + 4 * width_.dense) + 2 * width_.hidden;
+    return 4 * stream(own_) + all_ * (2 * width_.query + 2 * width_.key + 4 * width_.dense) + 2 * width_.hidden +
+           (has_context() ? context_.keys_kept() + context_.swapped_kept() + context_.sums_kept() : 0);
   }
+  std::int64_t context_forward() const { return has_context() ? context_.forward_numbers() : 0; }
+  /// Numbers of a token that a backward's products give.
+  std::int64_t widest() const { return std::max({width_.dense, width_.hidden, width_.query}); }
   std::int64_t saved_numbers(const StageWork& stage) const {
     const std::int64_t head = 2 * stream(own_) + all_ * part_.vocab + width_.hidden;
     return stage.layers * layer_numbers() + (stage.last_edge ? head : 0);
@@ -216,6 +242,7 @@ class TensorMemory {
   Transformer part_;
   TokenWidths width_;
   Sharing sharing_;
+  ContextAttention<T> context_;
   std::int64_t all_;
   std::int64_t own_;
   std::int64_t score_numbers_;  // of attention, at least

@@ -70,11 +70,14 @@ class OperatorReading {
   /// Whether it gives the residual stream.
   bool is_residual(std::size_t i) const { return stream_[i] != 0; }
   /// Numbers of a token of the keys and values that one of `tensor` ranks has and exchanges: a group of
-  /// queries keeps its key and value head whole; torchtitan copies them for each query head.
+  /// queries keeps its key and value head whole, and where heads are not divided equally, this is the
+  /// rank with the most; torchtitan copies them for each query head.
   double exchanged_width(std::size_t i, int tensor) const {
     const Operator& op = list_[i];
     const auto of_rank = [&](std::size_t n, std::int64_t most, std::int64_t head) {
       const std::int64_t all = model_.is_torchtitan() ? op.in : std::min(list_[static_cast<std::size_t>(op.from[n])].out, most);
+      const bool uneven = head > 0 && all % head == 0 && all / head % tensor != 0;
+      if (uneven) return static_cast<double>((all / head + tensor - 1) / tensor * head);
       return std::max(static_cast<double>(all) / tensor, static_cast<double>(head));
     };
     return of_rank(1, op.count * op.key, op.key) + of_rank(2, op.count * op.value, op.value);

@@ -1,6 +1,6 @@
-// The steps of a tensor-parallel rank: those that the simulator times are computed, and a body in which
+// The steps of a rank that shares stages: those that the simulator times are computed, and a body in which
 // one collective or wait is missing or different is refused.
-// Not: the numbers (numerics/tensor_test.cpp).
+// Not: the numbers (numerics/tensor_test.cpp, numerics/context_test.cpp).
 #include "tawpipe/layers/host/tensor_llama.hpp"
 
 #include <doctest/doctest.h>
@@ -14,13 +14,13 @@
 #include "tawpipe/model/transformer_work.hpp"
 #include "tawpipe/model/workload.hpp"
 
+namespace tensor_llama_test {
+
 using namespace tawpipe;
 using layers::host::TensorLlama;
 
-namespace tensor_llama_test {
-
 const Transformer model{
-    .name = "small", .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .intermediate = 48, .vocab = 40, .dtype = Dtype::f64};
+    .name = "small", .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 4, .intermediate = 48, .vocab = 40, .dtype = Dtype::f64};
 const Batch batch{.sequence = 16, .microbatch_size = 2, .global_batch = 4};
 
 struct Case {
@@ -32,8 +32,17 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   const std::vector<StageWork> stages = Workload{model, batch, Recompute::none}.split(3);
-  for (const bool by_tokens : {false, true}) {
-    const Sharing sharing{.tensor = 2, .sequence_parallel = by_tokens, .sends_activations = true};
+  std::vector<Sharing> sharings;
+  for (const bool by_tokens : {false, true})
+    sharings.push_back({.tensor = 2, .sequence_parallel = by_tokens, .sends_activations = true});
+  for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all}) {
+    sharings.push_back({.context = 4, .exchange = exchange, .sends_activations = true});
+    for (const bool by_tokens : {false, true}) {
+      sharings.push_back(
+          {.tensor = 2, .context = 2, .sequence_parallel = by_tokens, .exchange = exchange, .sends_activations = true});
+    }
+  }
+  for (const Sharing& sharing : sharings) {
     const auto shared = share_stages(model, batch, Recompute::none, stages, sharing);
     for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({sharing, shared[s].work, shared[s]});
   }
@@ -45,7 +54,8 @@ template <class Visit>
 void for_each_pass(const Case& one, Visit&& visit) {
   const TensorLlama<double> llama{model, batch, Recompute::none, {}, one.sharing};
   const auto plan = [&](const Passes& passes) {
-    return [&llama, &one, passes](const StageBody& body) { return llama.plan(passes, one.stage, body, 1); };
+    const SharedPart part{one.sharing.tensor - 1, one.sharing.context - 1};
+    return [&llama, &one, passes, part](const StageBody& body) { return llama.plan(passes, one.stage, body, part); };
   };
   visit(one.shared.forward, plan({.forward = true}));
   visit(one.shared.backward, plan({.backward_input = true, .backward_weight = true}));
@@ -58,7 +68,8 @@ TEST_CASE("each collective of a body is one of the code's, and each step of some
     for_each_pass(one, [&](const StageBody& body, auto&& plan) {
       const StepPlan steps = plan(body);
       REQUIRE(steps.operations.size() == body.size());
-      CHECK(steps.rank == 1);
+      CHECK(steps.part.tensor == one.sharing.tensor - 1);
+      CHECK(steps.part.context == one.sharing.context - 1);
       for (std::size_t s = 0; s < body.size(); ++s) {
         CAPTURE(s);
         if (!body[s].is_compute()) CHECK(steps.operations[s].size() == 1);
@@ -79,7 +90,7 @@ TEST_CASE("a body without one of its collectives, or with another, is refused") 
         others[0][s] = BodyStep{.after = body[s].after};  // dropped: nothing is done there
         others[1][s].bytes = body[s].bytes * 2;
         others[2][s].kind = body[s].kind == BodyStep::Kind::all_gather ? BodyStep::Kind::all_reduce : BodyStep::Kind::all_gather;
-        others[3][s].axis = BodyStep::Axis::context;
+        others[3][s].axis = body[s].axis == BodyStep::Axis::tensor ? BodyStep::Axis::context : BodyStep::Axis::tensor;
         for (const StageBody& other : others) {
           ++mutants;
           CHECK_THROWS_AS(plan(other), ScheduleError);
@@ -91,7 +102,7 @@ TEST_CASE("a body without one of its collectives, or with another, is refused") 
       }
     });
   }
-  CHECK(mutants > 300);
+  CHECK(mutants > 1000);
 }
 
 TEST_CASE("a body in which a computation and a collective do not wait for each other is refused") {
@@ -123,8 +134,9 @@ TEST_CASE("a body in which a computation and a collective do not wait for each o
     });
   }
   CHECK(mutants > 60);
-  // The loss's gradient waits for the inputs that are gathered for the output matrix's, as that one does itself.
-  CHECK(implied == 2);
+  // With sequence parallelism the loss's gradient waits for the inputs that are gathered for the output
+  // matrix's, as that one does itself: in whole and split backwards of four ways to share.
+  CHECK(implied == 8);
 }
 
 TEST_CASE("what is not computed is refused by name") {
@@ -134,9 +146,12 @@ TEST_CASE("what is not computed is refused by name") {
   Transformer chunks = model;
   chunks.loss_chunk = 8;
   CHECK_THROWS_AS((TensorLlama<double>{chunks, batch, Recompute::none, {}, two}), InputError);
-  Sharing context = two;
-  context.context = 2;
-  CHECK_THROWS_AS((TensorLlama<double>{model, batch, Recompute::none, {}, context}), InputError);
+  CHECK_THROWS_WITH_AS(
+      (TensorLlama<double>{model, batch, Recompute::none, {}, {.context = 2, .exchange = ContextExchange::two_level}}),
+      "context parallelism is executed without an exchange in two levels; choose all-gather, ring or all-to-all", InputError);
+  CHECK_THROWS_WITH_AS(
+      (TensorLlama<double>{model, batch, Recompute::none, {}, {.tensor = 2, .context = 3}}),
+      "context parallelism among 3 ranks cuts each sequence into 6 equal parts; 16 tokens are no multiple of that", InputError);
   CHECK_NOTHROW((TensorLlama<double>{model, batch, Recompute::full, {}, Sharing{}}));
 }
 

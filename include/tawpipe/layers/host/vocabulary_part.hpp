@@ -1,0 +1,105 @@
+// One rank's part of a decoder's vocabulary, of the tokens that it has: embedding, logits and loss.
+// Not: the sums over ranks (layers/tensor_passes.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tawpipe/backend/shared_compute.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/context_tokens.hpp"
+#include "tawpipe/layers/host/kernels.hpp"
+
+namespace tawpipe::inline v0::layers::host {
+
+/// Rows of the embedding and of the output matrix are divided among tensor-parallel ranks; the last
+/// rank's part may be padded. Tokens and targets are those of the microbatch, of which context-parallel
+/// ranks have a part each.
+/// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+template <class T>
+class VocabularyPart {
+ public:
+  /// @param all  entries of the vocabulary. @param own  of one rank's part, padding included
+  VocabularyPart(std::int64_t all, std::int64_t own, std::int64_t hidden, const ContextTokens& tokens)
+      : all_{all}, own_{own}, hidden_{hidden}, tokens_{tokens} {}
+
+  /// `to` [tokens, hidden]: rows of the tokens in this rank's part, zeros for others.
+  /// @throws InputError  naming an id that is not in the vocabulary; so do the others
+  void look_up(const T* table, std::span<const std::int32_t> ids, const SharedPart& part, T* to) const {
+    check_ids("token", ids);
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, to += hidden_) {
+      const std::int64_t row = id(ids, part, t) - part.tensor * own_;
+      if (row >= 0 && row < own_) {
+        std::copy_n(table + row * hidden_, hidden_, to);
+      } else {
+        std::fill_n(to, hidden_, T{0});
+      }
+    }
+  }
+  /// Adds `gradient` [tokens, hidden] of such rows to that of the table.
+  void add_rows(const T* gradient, std::span<const std::int32_t> ids, const SharedPart& part, T* table) const {
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, gradient += hidden_) {
+      const std::int64_t row = id(ids, part, t) - part.tensor * own_;
+      if (row >= 0 && row < own_) add_to(table + row * hidden_, gradient, hidden_);
+    }
+  }
+
+  /// `triple` [tokens, 3] of Combine::softmax. @param logits  [tokens, own entries]
+  void triples(const T* logits, std::span<const std::int32_t> targets, const SharedPart& part, T* triple) const {
+    check_ids("target", targets);
+    const std::int64_t entries = entries_of(part);
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, triple += 3, logits += own_) {
+      const T most = *std::max_element(logits, logits + entries);
+      const std::int64_t target = id(targets, part, t) - part.tensor * own_;
+      T total = 0;
+      for (std::int64_t v = 0; v < entries; ++v) total += std::exp(logits[v] - most);
+      triple[0] = most;
+      triple[1] = total;
+      triple[2] = target >= 0 && target < own_ ? logits[target] : T{0};
+    }
+  }
+  /// Logits become their softmax over all ranks. @param triple  of all ranks together
+  /// @return the sum of the tokens' losses
+  double loss(const T* triple, const SharedPart& part, T* logits) const {
+    const std::int64_t entries = entries_of(part);
+    double total = 0;
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, triple += 3, logits += own_) {
+      total += static_cast<double>(triple[0] + std::log(triple[1])) - static_cast<double>(triple[2]);
+      for (std::int64_t v = 0; v < own_; ++v) logits[v] = v < entries ? std::exp(logits[v] - triple[0]) / triple[1] : T{0};
+    }
+    return total;
+  }
+  /// Softmax becomes `factor` times the gradient of the sum of losses.
+  void loss_gradient(T* softmax, std::span<const std::int32_t> targets, const SharedPart& part, T factor) const {
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, softmax += own_) {
+      const std::int64_t target = id(targets, part, t) - part.tensor * own_;
+      if (target >= 0 && target < own_) softmax[target] -= T{1};
+      scale(softmax, factor, own_);
+    }
+  }
+
+ private:
+  std::int64_t id(std::span<const std::int32_t> ids, const SharedPart& part, std::int64_t t) const {
+    return ids[static_cast<std::size_t>(tokens_.index(part.context, t))];
+  }
+  /// The entries of the vocabulary that a rank has.
+  std::int64_t entries_of(const SharedPart& part) const { return std::min(own_, all_ - part.tensor * own_); }
+  void check_ids(const char* what, std::span<const std::int32_t> ids) const {
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      if (ids[t] >= 0 && ids[t] < all_) continue;
+      throw InputError(concat(what, " ", ids[t], " at position ", t, " of the microbatch is not in the vocabulary of ", all_,
+                              ", which ends at ", all_ - 1));
+    }
+  }
+
+  std::int64_t all_;
+  std::int64_t own_;
+  std::int64_t hidden_;
+  ContextTokens tokens_;
+};
+
+}  // namespace tawpipe::layers::host
