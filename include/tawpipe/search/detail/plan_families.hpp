@@ -114,6 +114,10 @@ class PlanFamilies : public PlanTurns {
     for (const std::size_t choice : choices) {
       if (lost_[choice].nearest) take_nearer(*lost_[choice].nearest);
     }
+    if (best.candidate.need.steps == 0 && !best.impossible) {  // known by its price alone
+      bound(best);
+      best.impossible = best.impossible || !best.candidate.need.fits;
+    }
     const std::int64_t part = request_.budget / 128;
     int open = best.impossible ? 2 : 1;
     for (auto group = order_.begin(); group != order_.end() && open > 0 && best.cost < part; ++group) {

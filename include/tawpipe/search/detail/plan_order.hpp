@@ -158,6 +158,23 @@ class PlanProber {
     }
     return found;
   }
+  /// What its price with all its microbatches proves. Its time is 0 where it has none, or cannot be.
+  MinNeed least_by_price(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    constexpr double above_simulated = 1.02;  // at most (pipeline_price_test.cpp)
+    MinNeed found{.ends = 100};
+    if (!allows(layout, choice) || !has_price(layout, choice) || has_empty_stages(layout, choice)) return found;
+    try {
+      const auto all = static_cast<std::int64_t>(microbatches_of(request_, layout));
+      const PipelinePrice price = prices_.price(layout_of(layout, choice), choice, all);
+      found.usual = seconds(price.picoseconds * 1e-12);
+      found.time = seconds(price.picoseconds * 1e-12 / above_simulated);
+      found.memory = Bytes{static_cast<std::int64_t>(price.bytes)};
+      found.fits = fits(price);
+      found.ends += price.steps / steps_of_task;
+    } catch (const InputError&) {  // not with so few microbatches, or not at all
+    }
+    return found;
+  }
   MinNeed least(const Problem& problem, const ScheduleChoice& choice) const {
     return Predictor{problem, registry_}.least(choice, &known_);
   }
@@ -170,13 +187,13 @@ class PlanProber {
   const Registry& registry() const { return registry_; }
 
  private:
-  static constexpr int most = 4;  ///< microbatches of a rank
+  static constexpr int most = 4;                     ///< microbatches of a rank
+  static constexpr std::int64_t steps_of_task = 32;  ///< whose times take as long as a task of a bound, about
 
   /// Of many microbatches from those of one and of two for each rank; or of two and of four, where the
   /// schedule has not so few, or its steady state has not begun: each microbatch then takes less than the
   /// busiest rank computes.
   PlanProbe price(const PlanLayout& layout, const ScheduleChoice& choice) const {
-    constexpr std::int64_t steps_of_task = 32;  // whose times take as long as a task of a bound, about
     PlanProbe found{.cost = 100};
     if (has_empty_stages(layout, choice)) {
       found.fits = false;  // comes last
@@ -187,6 +204,7 @@ class PlanProber {
     const auto of = [&](std::int64_t microbatches) {
       const PipelinePrice price = prices_.price(layout, choice, microbatches);
       found.memory = Bytes{static_cast<std::int64_t>(price.bytes)};
+      found.fits = fits(price);
       found.cost += price.steps / steps_of_task;
       busiest = price.busiest * 1e-12;
       return price.picoseconds * 1e-12;
@@ -205,10 +223,12 @@ class PlanProber {
       } catch (const InputError&) {  // not with so few, or not at all
       }
     }
-    constexpr double error_of_memory = 1.02;
-    const Bytes usable = usable_part(request_.problem.cluster.device(Rank{0}).memory, request_.problem.usable_memory);
-    found.fits = found.memory / usable <= error_of_memory;
     return found;
+  }
+  /// But for a price's error.
+  bool fits(const PipelinePrice& price) const {
+    const Bytes usable = usable_part(request_.problem.cluster.device(Rank{0}).memory, request_.problem.usable_memory);
+    return price.bytes <= 1.02 * static_cast<double>(usable.value());
   }
 
   const PlanRequest& request_;

@@ -80,16 +80,38 @@ class PlanSearch : PlanFamilies {
   /// Bounds of what prices say is not the best may prove it, where the budget suffices for all of them.
   void look_at_slow() {
     std::erase_if(slow_, [&](const PlanGroup& group) { return is_dropped(group); });
-    double cost = 0;
-    for (const PlanGroup& group : slow_) cost += cost_of_bounds(group);
-    const bool enough = next_ >= order_.size() && static_cast<double>(spent_) + cost < static_cast<double>(request_.budget);
-    if (enough) {
+    const auto suffices = [&](double part) {
+      double cost = 0;
+      for (const PlanGroup& group : slow_) cost += part * cost_of_bounds(group);
+      return next_ >= order_.size() && static_cast<double>(spent_) + cost < static_cast<double>(request_.budget);
+    };
+    constexpr double price_of_bound = 1.0 / 32;  // a price's steps take as long as so many of a bound's tasks, about
+    if (suffices(price_of_bound)) drop_by_prices();
+    if (suffices(1)) {
       proves_ = true;
       order_.insert(order_.end(), slow_.begin(), slow_.end());
       look_in_order();
     } else {
       for (const PlanGroup& group : slow_) leave(group);
     }
+  }
+  void drop_by_prices() {
+    std::vector<MinNeed> needs(slow_.size());
+    parallel_(slow_.size(), [&](std::size_t i) {
+      const PlanGroup& group = slow_[i];
+      if (group.size() == 1) needs[i] = prober_.least_by_price(layouts_[group.layout], choices_[group.begin]);
+    });
+    std::vector<PlanGroup> rest;
+    for (std::size_t i = 0; i < slow_.size(); ++i) {
+      spent_ += needs[i].ends;
+      if (may_win(needs[i].time)) {
+        rest.push_back(slow_[i]);
+      } else {
+        ++result_.counts.time;
+        needs[i].fits ? lose({slow_[i].layout, slow_[i].begin, needs[i]}) : lose(slow_[i].begin, needs[i].time);
+      }
+    }
+    slow_ = std::move(rest);
   }
   /// What a round had begun is left, and any layout's bound is one of what is left.
   void forget_unfinished() {
@@ -123,12 +145,24 @@ class PlanSearch : PlanFamilies {
         min_times_.push_back(bounds_.min_time(layout));
         layouts_.push_back(layout);
       }
-      parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i]); });
+      parallel_(outcomes.size(), [&](std::size_t i) {
+        if (!is_lost_by_price(outcomes[i])) bound(outcomes[i]);
+      });
       result_.counts.candidates += static_cast<std::int64_t>(outcomes.size());
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first) simulate_some(2);
       recompute_less_of(best);
     }
+  }
+  /// Whether its price proves that it cannot win.
+  bool is_lost_by_price(Outcome& outcome) const {
+    const PlanCandidate& candidate = outcome.candidate;
+    const MinNeed need = prober_.least_by_price(layouts_[candidate.layout], choices_[candidate.choice]);
+    outcome.cost += need.ends;
+    if (may_win(need.time)) return false;
+    outcome.candidate.need = need;
+    outcome.candidate.need.fits = true;  // its memory proves nothing
+    return true;
   }
   /// With something around it that recompute_parts() does not try.
   void recompute_less_of(const PlanCandidate& best) {
