@@ -85,7 +85,7 @@ void ExecutionCommands::add_train(CLI::App& app) {
            "Problem");
   add_text(train, "--data-order", request.data_order, "random (default) or sequential", "ORDER", "Problem");
   add_count(train, "--steps", request.steps, "Steps of the optimizer in all", "N", "Problem");
-  add_count(train, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
+  add_tokens(train, "--sequence", request.sequence, "Tokens of one sequence", "Problem");
   add_count(train, "--global-batch", request.global_batch, "Sequences of one step, over all ranks", "N", "Problem");
   add_count(train, "--microbatch", request.microbatch, "Sequences of one microbatch (default 1)", "N", "Problem");
   add_count<0>(train, "--seed", request.seed, "Of initial weights and of the data's order (default 0)", "N", "Problem");
