@@ -49,8 +49,10 @@ std::vector<std::string> without_help_word(std::vector<std::string> arguments) {
 /// @throws tawpipe::InputError  for flags without effect
 void check_simulate_flags(const CLI::App& simulate) {
   tawpipe::sim::refuse_all_beside(simulate, "--graph", {"--json", "--times"});
-  tawpipe::sim::refuse_beside(simulate, "--spread",
-                              {"--schedule-file", "--fold", "--timeline", "--trace", "--report", "--gantt", "--train-tokens"});
+  tawpipe::sim::refuse_beside(
+      simulate, "--spread",
+      {"--schedule-file", "--fold", "--timeline", "--trace", "--report", "--gantt", "--train-tokens", "--step-time"});
+  tawpipe::sim::refuse_beside(simulate, "--step-time", {"--schedule-file"});
   if (simulate.count("--price") > 0 && simulate.count("--train-tokens") == 0)
     throw tawpipe::InputError("--price is of a whole run; give --train-tokens too, such as 15T");
   if (simulate.count("--times") > 0 && simulate.count("--graph") == 0) {
@@ -124,6 +126,10 @@ int run(int argc, char** argv) {
            "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
            "(docs/mesh.md)",
            "auto|on|off", "Layout");
+  add_text(*simulate, "--step-time", request.step_time,
+           "A step of this run as measured: which speed of --cost kernels explains it, for its other layouts\n"
+           "(docs/calibration.md)",
+           "TIME", "Times");
   int runs = 0;
   add_count(*simulate, "--spread", runs,
             "Repeat under that many seeds of noise (jitter 0.01 if none is given) and print the spread", "N", "Noise");

@@ -30,6 +30,7 @@ struct Request : JobTexts {
   std::string comm_groups;             ///< the process groups of a schedule file that is a Chakra trace
   bool times_are_known = false;        ///< the schedule file has times of computations: no model is needed
   std::vector<std::string> options;    ///< key=value
+  std::string step_time;               ///< measured, of this run; "": it was not
   std::string fold;                    ///< auto, on or off; "" is off, for commands without the flag
   std::string json;                    ///< a file, or "-" for standard output
   std::string timeline;                ///< a file

@@ -4,6 +4,7 @@
   tawpipe reproduce truth/*.csv --experts --json truth.json
   bench/accuracy/errors.py truth.json            # prints the table
   bench/accuracy/errors.py truth.json --score    # how many of runs left out the intervals hold
+  bench/accuracy/errors.py truth.json --one-step # the error that is left when one step of a model is known
 
 A class is software, mixture or dense, bits of GEMMs, generation of the device. Runs of one source, model, device and format are
 alike, so n of them weigh as sqrt(n). A pair is two layouts of one job of one source.
@@ -64,10 +65,27 @@ def pairs(rows):
     return found
 
 
+def one_step(rows):
+    """By source: runs of which another one has the same model, device and format, the mean error of their predictions, and of
+    the same times the ratio of any other's measured to predicted time."""
+    sources = collections.defaultdict(lambda: ([], []))
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[group(row)].append(row["error"])
+    for (source, *_), errors in groups.items():
+        for i, error in enumerate(errors if len(errors) > 1 else []):
+            others = errors[:i] + errors[i + 1:]
+            before, after = sources[source]
+            before.append(abs(math.exp(-error) - 1))
+            after.append(sum(abs(math.exp(other - error) - 1) for other in others) / len(others))
+    return sources
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=argparse.FileType(encoding="utf-8"), help="what tawpipe reproduce --experts --json wrote")
     parser.add_argument("--score", action="store_true", help="the share of runs in interval_s, by source")
+    parser.add_argument("--one-step", action="store_true", help="the error with one measured step of a model, by source")
     arguments = parser.parse_args()
     answer = json.load(arguments.file)
     if arguments.score:
@@ -79,6 +97,12 @@ def main():
                 print(f"{source['source']}: {inside} of {len(rows)} inside, mean width {width:.0%}")
         return
     rows = list(runs(answer))
+    if arguments.one_step:
+        for source, (before, after) in one_step(rows).items():
+            if before:
+                print(f"{source}: {len(before)} runs, {sum(before) / len(before):.1%} off, "
+                      f"{sum(after) / len(after):.1%} with one measured step")
+        return
     for (software, mixture, bits, generation), count, weight, mean, deviation in table(rows):
         print(f'    {{{{Software::{software}, {str(mixture).lower()}, {bits}, "{generation}"}}, '
               f"{count}, {weight:.1f}, {mean:.3f}, {deviation:.3f}}},")

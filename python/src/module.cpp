@@ -65,6 +65,7 @@ struct Simulated : Prediction {
     if (sim::wants_run(request)) more["run"] = sim::run_json(sim::answer_run(request, problem, summary));
     sim::add_gap(more, summary.makespan, bound);
     if (error) sim::add_interval(more, summary.makespan, *error);
+    if (!request.step_time.empty()) sim::add_measured_step(more, sim::measured_step(request, problem, summary.makespan));
   }
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json all = to_json(summary);

@@ -127,6 +127,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("schedule", &sim::Request::schedule)
       .def_rw("options", &sim::Request::options)
       .def_rw("fold", &sim::Request::fold)
+      .def_rw("step_time", &sim::Request::step_time)
       .def(
           "set",
           [](sim::Request& request, const std::string& name, const std::string& text) {

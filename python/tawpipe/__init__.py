@@ -284,12 +284,14 @@ def sweep(*names: str, vary: Mapping[str, Iterable[Field]], cluster: ClusterLike
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, options: Options | None = None,
-             fold: str = "off", run: Options | None = None, **fields: Field) -> Prediction:
+             fold: str = "off", step_time: str = "", run: Options | None = None, **fields: Field) -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
         options: Of the schedule.
         fold: "auto" simulates devices that do the same once, where that is exact.
+        step_time: A step of this run as measured, such as "9.1s": `measured_step` then has the `cost` that explains it, for
+            other layouts.
         run: More fields, of a whole run.
         fields: Of the job, as the command's flags. A Schedule keeps the model and batch that it was made for.
 
@@ -298,7 +300,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         ScheduleError: For a schedule that cannot run.
     """
     request = _request("simulate", cluster, model, options, fields, run)
-    _put(request, fold=fold)
+    _put(request, fold=fold, step_time=step_time)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
     if not isinstance(schedule, str):

@@ -7,9 +7,11 @@
 
 #include "bound.hpp"
 #include "plan_report.hpp"
+#include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/measured_step.hpp"
 
 namespace tawpipe::sim {
 
@@ -19,6 +21,17 @@ Duration times(Duration time, double factor) { return seconds(to_seconds(time) *
 
 /// "3% less", "8% more".
 std::string off_text(double factor) { return concat(format_percent(std::abs(factor - 1), 0), factor < 1 ? " less" : " more"); }
+
+/// A text of --cost kernels with that speed in place of its own.
+std::string cost_with_speed(const std::string& cost, double speed) {
+  std::string text = "kernels:";
+  const std::size_t colon = cost.find(':');
+  for (const std::string_view one :
+       split(colon == std::string::npos ? std::string_view{} : std::string_view{cost}.substr(colon + 1), ',')) {
+    if (!one.empty() && !one.starts_with("speed=")) text += concat(one, ",");
+  }
+  return text + fmt::format("speed={:.4g}", speed);
+}
 
 }  // namespace
 
@@ -49,6 +62,32 @@ std::string device_memory_text(const Summary& summary) {
   return fmt::format("{} allocated, {} reserved, {} as nvidia-smi shows; fits: {}", format_memory(summary.allocated()),
                      format_memory(summary.reserved()), format_memory(summary.used()),
                      probability_text(summary.fits_probability()));
+}
+
+MeasuredStep measured_step(const Request& request, const Problem& problem, Duration predicted) {
+  MeasuredStep found;
+  try {
+    found.measured = parse_duration(request.step_time);
+  } catch (const InputError& error) {
+    throw InputError(concat("--step-time: ", error.what()));
+  }
+  found.speed = speed_of_step(problem, predicted, found.measured);
+  found.cost = cost_with_speed(request.text("cost"), found.speed);
+  return found;
+}
+
+std::string measured_step_text(const MeasuredStep& step, Duration predicted, const std::optional<RunsWithError>& error) {
+  const double more = step.measured / predicted - 1;
+  const double pairs = pair_error(error ? error->error.like : ErrorClass{});
+  return fmt::format(
+      "\nmeasured   {}, {} {} than predicted. For other layouts of this model, in this software on these devices:\n"
+      "           --cost {} (80 % of public pairs: {} to {})\n",
+      format_duration(step.measured), format_percent(std::abs(more)), more < 0 ? "less" : "more", step.cost,
+      off_text(std::exp(-pairs)), off_text(std::exp(pairs)));
+}
+
+void add_measured_step(nlohmann::ordered_json& json, const MeasuredStep& step) {
+  json["measured_step"] = {{"step_s", to_seconds(step.measured)}, {"speed", step.speed}, {"cost", step.cost}};
 }
 
 void add_interval(nlohmann::ordered_json& json, Duration time, const RunsWithError& found) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "request.hpp"
 #include "tawpipe/frameworks/runs_in.hpp"
 #include "tawpipe/search/fwd.hpp"
 
@@ -37,6 +38,17 @@ std::string step_text(Duration time, const std::optional<RunsWithError>& error);
 std::string probability_text(double probability);
 /// The fullest device's memory as tools print it, and how probable it is that it fits. @pre summary.beside
 std::string device_memory_text(const Summary& summary);
+/// A step of `problem` as measured: --step-time, and the --cost that explains it.
+struct MeasuredStep {
+  Duration measured;
+  double speed;      ///< DeviceCurves::speed
+  std::string cost;  ///< "kernels:speed=0.921"
+};
+/// @throws InputError  as speed_of_step(), and for a time that is none
+MeasuredStep measured_step(const Request& request, const Problem& problem, Duration predicted);
+/// @param error  of the prediction; none: it is not known
+std::string measured_step_text(const MeasuredStep& step, Duration predicted, const std::optional<RunsWithError>& error);
+void add_measured_step(nlohmann::ordered_json& json, const MeasuredStep& step);
 /// What limits a step and what to try, a sentence.
 std::string advice_text(const Summary& summary);
 

@@ -249,6 +249,8 @@ int run_simulate(const Request& given) {
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work
   const std::optional<RunsWithError> error =
       file ? std::nullopt : error_of_problem(problem, summary, problem.schedules.front(), problem.recompute);
+  std::optional<MeasuredStep> measured;
+  if (!request.step_time.empty()) measured = measured_step(request, problem, summary.makespan);
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });
   }
@@ -265,6 +267,7 @@ int run_simulate(const Request& given) {
     add_gap(json, summary.makespan, bound);
     if (wants_run(request)) json["run"] = run_json(answer_run(request, problem, summary));
     if (error) add_interval(json, summary.makespan, *error);
+    if (measured) add_measured_step(json, *measured);
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     if (outputs.json) (*outputs.json)(json.dump(2) + "\n");
     if (report) {
@@ -283,7 +286,8 @@ int run_simulate(const Request& given) {
     print(verdict + describe(problem, &prediction.schedule.workload()) + "\n" +
           summary_text(summary, !problem.mesh.is_plain(), problem.recomputes.size() > 1, gathers_whole_stages(problem)) +
           (wants_run(request) ? "\n" + run_text(answer_run(request, problem, summary)) : std::string{}) +
-          (bound ? gap_text(summary, *bound) : std::string{}));
+          (bound ? gap_text(summary, *bound) : std::string{}) +
+          (measured ? measured_step_text(*measured, summary.makespan, error) : std::string{}));
   if (prediction.fits()) return ok;
   const std::optional<FittingLayout> found = file ? std::nullopt : fitting.wait();
   complain_of_memory(summary, found ? std::optional{fitting_text(request, problem, *found)} : std::nullopt,

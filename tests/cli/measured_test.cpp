@@ -38,6 +38,30 @@ struct Measured {
 
 }  // namespace
 
+TEST_CASE("a measured step gives the cost with which other layouts are predicted") {
+  const std::string job = " --cluster dgx-h100 --model llama-3-8b --sequence 8192 --global-batch 16 --recompute full";
+  const std::string fsdp = "simulate --schedule fsdp" + job;
+  const double predicted = json::parse(run(fsdp + " --json -").out).at("makespan_s").get<double>();
+  const std::string measured = " --step-time " + std::to_string(1.25 * predicted) + "s";
+  const auto found = run(fsdp + measured);
+  CAPTURE(found.err);
+  REQUIRE(found.code == 0);
+  CHECK(found.out.find("25.0% more than predicted") != std::string::npos);
+  CHECK(found.out.find("--cost kernels:speed=0.8 ") != std::string::npos);
+  const json by_step = json::parse(run(fsdp + measured + " --cost kernels:memory=0.8 --json -").out).at("measured_step");
+  const std::string cost = by_step.at("cost");
+  CHECK(cost.starts_with("kernels:memory=0.8,speed=0."));
+  CHECK(by_step.at("step_s").get<double>() == doctest::Approx(1.25 * predicted).epsilon(1e-5));
+  const json again = json::parse(run(fsdp + " --cost " + cost + " --json -").out);
+  CHECK(again.at("makespan_s").get<double>() == doctest::Approx(1.25 * predicted).epsilon(2e-3));
+  CHECK(again.at("error_of") == "layouts of a job of which one was measured");
+  check_refused(run(fsdp + " --step-time soon"), {"--step-time", "soon"});
+  check_refused(run(fsdp + " --step-time 3600s"), {"not one of this run"});
+  check_refused(run(fsdp + " --step-time 9s --cost roofline"), {"--step-time", "--cost kernels"});
+  check_refused(run("simulate --schedule fsdp --microbatch auto --step-time 9s" + job), {"--step-time", "--microbatch"});
+  check_refused(run("simulate --spread 3 --schedule fsdp --step-time 9s" + job), {"--spread", "--step-time"});
+}
+
 TEST_CASE("a trace of PyTorch's profiler gives times that predict") {
   const std::string trace = TAWPIPE_TEST_DATA "/kineto/rank0.json";
   const support::Folder folder;

@@ -107,6 +107,13 @@ class Answers(unittest.TestCase):
         with self.assertRaisesRegex(tawpipe.InputError, "cuda_graphs layers needs cost kernels"):
             tawpipe.simulate("1f1b", **SMALL, cuda_graphs="layers", cost="roofline")
 
+    def test_a_measured_step_gives_the_cost_of_other_layouts(self):
+        predicted = tawpipe.simulate("1f1b", **SMALL).makespan_s
+        measured = tawpipe.simulate("1f1b", **SMALL, step_time=f"{2 * predicted}s").to_dict()["measured_step"]
+        self.assertEqual(measured["cost"], "kernels:speed=0.5")
+        self.assertAlmostEqual(tawpipe.simulate("1f1b", **SMALL, cost=measured["cost"]).makespan_s / predicted, 2, places=3)
+        self.assertNotIn("measured_step", tawpipe.simulate("1f1b", **SMALL).to_dict())
+
     def test_cluster_and_model_are_values_too(self):
         cluster = tawpipe.cluster("3x8")
         model = tawpipe.model({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 48, "num_attention_heads": 16,

@@ -51,6 +51,8 @@ struct DeviceCurves {
   double collective_bandwidth = 1;
   double collective_latency = 1;
 
+  double speed = 1;  ///< of all computations and messages, over what they take by the other figures
+
   std::string_view source;  ///< of the figures
   bool operator==(const DeviceCurves&) const = default;
 };
@@ -89,6 +91,7 @@ inline std::span<const CurveField> curve_fields() {
       {"host-backward", &DeviceCurves::host_backward, 1, "seconds that the host takes to launch a layer's backward"},
       {"host-kernel", &DeviceCurves::host_kernel, 1, "seconds that the host takes to launch a kernel of one expert"},
       {"host-collective", &DeviceCurves::host_collective, 1, "seconds that the host takes to launch a collective of a layer"},
+      {"speed", &DeviceCurves::speed, 10, "times as fast as all that says, by a measured step (simulate --step-time)"},
   };
   return fields;
 }

@@ -196,11 +196,12 @@ struct KernelCost {
     const DeviceSpec& device = cluster.device(task.rank);
     const DeviceCurves known = curves(device);
     const double memory = device.memory_bandwidth.value() * known.memory;
-    if (task.op == Op::update) return seconds(2 * static_cast<double>(task.bytes.value()) / memory);  // read and written
+    const auto taking = [&](double time) { return seconds(time / known.speed); };
+    if (task.op == Op::update) return taking(2 * static_cast<double>(task.bytes.value()) / memory);  // read and written
     const StageWork& work = schedule.work(task);
     const Passes passes = traits(task.op).passes;
     const double copies = static_cast<double>(task.bytes.value()) / memory;  // of states
-    if (work.kernels.empty()) return by_operations(work, passes, known, device) + seconds(copies);
+    if (work.kernels.empty()) return taking(by_operations(work, passes, known, device) + copies);
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
@@ -233,10 +234,23 @@ struct KernelCost {
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
     // The host runs ahead of the device, so a step has as much of its time as of the device's.
     const double part = all_layers > 0 ? layers / all_layers : work.fraction;
-    return seconds(std::max(longer * layers + copies, part * launches) + longer * edges);
+    return taking(std::max(longer * layers + copies, part * launches) + longer * edges);
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    Path path = path_of(schedule, task, cluster);
+    const double speed = curves(cluster.device(task.rank)).speed;
+    if (speed == 1) return path;
+    path.latency = seconds(to_seconds(path.latency) / speed);
+    for (LinkLoad& load : path.loads) load.weight /= speed;
+    return path;
+  }
+
+  bool paths_by_size() const { return true; }
+  bool times_by_work() const { return true; }
+
+ private:
+  Path path_of(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
     if (is_collective(task.op) && !is_all_pairs(task.op)) {
       const auto members = schedule.group(task.group);
       Path path = nccl_path(task.op, members, task.rank, static_cast<double>(task.bytes.value()), cluster);
@@ -249,10 +263,6 @@ struct KernelCost {
     return detail::edge_path(schedule, task, cluster, Algorithm::ring, overhead);
   }
 
-  bool paths_by_size() const { return true; }
-  bool times_by_work() const { return true; }
-
- private:
   static bool runs(KernelPass pass, const Passes& passes) {
     switch (pass) {
       case KernelPass::forward:
@@ -285,11 +295,10 @@ struct KernelCost {
     return gaps + std::max(time, kernel.singles * curves.host_kernel);
   }
 
-  static Duration by_operations(const StageWork& work, const Passes& passes, const DeviceCurves& curves,
-                                const DeviceSpec& device) {
+  static double by_operations(const StageWork& work, const Passes& passes, const DeviceCurves& curves, const DeviceSpec& device) {
     const auto [flops, traffic] = detail::pass_work(work, passes);
-    return seconds(flops.value() / (device.peak.value() * curves.products) +
-                   static_cast<double>(traffic.value()) / (device.memory_bandwidth.value() * curves.memory));
+    return flops.value() / (device.peak.value() * curves.products) +
+           static_cast<double>(traffic.value()) / (device.memory_bandwidth.value() * curves.memory);
   }
 };
 static_assert(CostModel<KernelCost>);

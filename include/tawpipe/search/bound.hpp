@@ -127,6 +127,7 @@ inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const
       times.attention += count * attention_seconds(kernel, best, device);
     }
   }
+  for (double* const time : {&times.products, &times.attention, &times.traffic}) *time /= curves.speed;
   return times;
 }
 inline BestTimes best_times(const RooflineCost& cost, const StageWork& work, const DeviceSpec& device, int) {
@@ -144,8 +145,10 @@ inline BestTimes best_times(const Problem& problem, const StageWork& work, const
   return std::visit([&](const auto& cost) { return best_times(cost, work, device, problem.cluster.ranks()); }, problem.cost);
 }
 inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
-  if (const auto* kernels = std::get_if<KernelCost>(&cost))
-    return device.memory_bandwidth.value() * kernels->curves(device).memory;
+  if (const auto* kernels = std::get_if<KernelCost>(&cost)) {
+    const DeviceCurves curves = kernels->curves(device);
+    return device.memory_bandwidth.value() * curves.memory * curves.speed;
+  }
   return device.memory_bandwidth.value() * std::get<RooflineCost>(cost).memory_utilization;
 }
 
@@ -159,14 +162,15 @@ inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
 /// tokens it needs at least x N of them. Both only grow with x and with 1 - x, so the least x that
 /// leaves the others no more than they can do in the time, and the most that the side can do, are
 /// decisive.
-inline double cut_seconds(const BoundCut& cut, double compute) {
+/// @param speed  of messages, over what links allow (DeviceCurves::speed)
+inline double cut_seconds(const BoundCut& cut, double compute, double speed) {
   const auto possible = [&](double time) {
     const double least = 1 - time / cut.rest_s;  // of the work, on this side
     const double most = time / cut.part_s;
     if (least <= 0 || most >= 1) return true;  // one side may do all
     const double bytes =
         std::min({cut.parameters, least * cut.token_share * cut.activations, (1 - most) * cut.token_share * cut.activations});
-    return bytes <= time * cut.bytes_per_s;
+    return bytes <= time * cut.bytes_per_s * speed;
   };
   double low = compute;
   if (possible(low)) return low;
@@ -279,6 +283,8 @@ inline TrainingBound training_bound(const Problem& problem) {
   cut.activations =
       sequences * static_cast<double>(problem.sequence) * model.hidden * static_cast<double>(size_bytes(model.dtype)) * 2;
   cut.token_share = 1 / (1 + attention);
+  const auto* const kernels = std::get_if<KernelCost>(&problem.cost);
+  const double speed = kernels != nullptr ? kernels->curves(cluster.device(Rank{0})).speed : 1;
   const auto add = [&](std::string side, double part, double bandwidth) {
     if (all - part <= 0 || bandwidth <= 0) return;  // nothing on the other side
     BoundCut one = cut;
@@ -286,7 +292,7 @@ inline TrainingBound training_bound(const Problem& problem) {
     one.bytes_per_s = bandwidth;
     one.part_s = 1 / part;
     one.rest_s = 1 / (all - part);
-    one.seconds = detail::cut_seconds(one, bound.compute_s);
+    one.seconds = detail::cut_seconds(one, bound.compute_s, speed);
     bound.seconds = std::max(bound.seconds, one.seconds);
     bound.cuts.push_back(std::move(one));
   };

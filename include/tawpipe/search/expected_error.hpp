@@ -26,6 +26,7 @@ inline ErrorClass error_class(const Problem& problem, Software software) {
   const DeviceSpec& device = problem.cluster.device(Rank{0});
   if (kernels && has_own_curves(device)) found.generation = std::get<KernelCost>(problem.cost).curves(device).generation;
   found.others_curves = kernels && !has_own_curves(device);
+  found.measured_step = kernels && std::get<KernelCost>(problem.cost).curves(device).speed != 1;
   return found;
 }
 
@@ -43,6 +44,7 @@ struct ExpectedError {
 
   /// "48 public runs of dense models in 16 bits on H100 by Megatron-LM".
   std::string text() const {
+    if (like.measured_step) return "layouts of a job of which one was measured";
     if (rows == 0) return "no public run like it was measured";
     std::string text = concat(rows, rows == 1 ? " public run" : " public runs");
     if (depth > 1) text += like.mixture ? " of mixtures" : " of dense models";
@@ -52,11 +54,22 @@ struct ExpectedError {
   }
 };
 
+/// By how much two layouts of one job on one software were off from each other: the logarithm of the ratio
+/// of their times, whose absolute value was below this in 80 % of the public pairs. A smaller predicted
+/// difference tells nothing.
+inline double pair_error(const ErrorClass& asked) {
+  return asked.software == Software::unknown ? detail::pairs_of_others
+         : asked.mixture                     ? detail::pairs_of_mixtures
+                                             : detail::pairs_of_dense;
+}
+
 /// What public runs of a class were off, each narrower class pooled with the wider one by the number of
 /// its runs (empirical Bayes: a class of few runs is mostly what its wider class is). Software that was
 /// never measured is off as one more software is: by the spread between those that were, with Student's
-/// distribution of so few. So is a device whose kernels are timed by another's curves.
+/// distribution of so few. So is a device whose kernels are timed by another's curves. By a measured step
+/// (search/measured_step.hpp) a layout is off as two layouts of a job are from each other.
 inline ExpectedError expected_error(const ErrorClass& asked) {
+  if (asked.measured_step) return {.deviation = pair_error(asked) / detail::normal_90th, .rows = 1, .like = asked};
   if (asked.others_curves) {
     ErrorClass own = asked;
     own.others_curves = false;
@@ -94,16 +107,7 @@ inline ExpectedError expected_error(const Problem& problem, Software software) {
   return expected_error(error_class(problem, software));
 }
 
-/// By how much two layouts of one job on one software were off from each other: the logarithm of the ratio
-/// of their times, whose absolute value was below this in 80 % of the public pairs. A smaller predicted
-/// difference tells nothing.
-inline double pair_error(const ErrorClass& asked) {
-  return asked.software == Software::unknown ? detail::pairs_of_others
-         : asked.mixture                     ? detail::pairs_of_mixtures
-                                             : detail::pairs_of_dense;
-}
-
-/// The same for predictions whose errors have nothing to do with each other, as of two programs.
+/// pair_error() for predictions whose errors have nothing to do with each other, as of two programs.
 inline double difference_error(const ExpectedError& a, const ExpectedError& b) {
   return detail::normal_90th * std::hypot(a.deviation, b.deviation);
 }

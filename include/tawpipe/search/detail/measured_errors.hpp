@@ -30,6 +30,7 @@ struct ErrorClass {
   int bits = 16;                     ///< of the layers' GEMMs: 16, 8 or 4
   std::string_view generation = {};  ///< of the device's curves: "H100"; empty: it has none
   bool others_curves = false;        ///< kernels are timed by another generation's, as it has none
+  bool measured_step = false;        ///< times are by a step that was measured of another layout
 
   /// Whether the first `depth` of software, mixture, bits and generation are those of `other`.
   constexpr bool is_like(const ErrorClass& other, int depth) const {
