@@ -204,7 +204,7 @@ std::pair<std::optional<Transformer>, bool> requested_model(const Request& reque
   const std::string source = request.text("model");
   if (source.empty()) {
     const bool of_file = known != nullptr && !known->is_abstract();
-    return {of_file ? transformer_of(known->model()) : std::nullopt, true};
+    return {of_file ? known->model().decoder : std::nullopt, true};
   }
   const bool yaml = source.ends_with(".yaml") || source.ends_with(".yml");
   if (!yaml && !is_log_name(source) && !source.ends_with(".sh")) return {resolve_model(source), false};

@@ -77,15 +77,13 @@ class Run {
  public:
   Run(const tawpipe::Schedule& schedule, const tawpipe::cuda::ExecutorOptions& options, Update update)
       : tokens_{schedule.workload().model().token_ids},
-        executor_{schedule, tawpipe::cuda::CudaDevice{0},
-                  [&] {
-                    return Layer{*tawpipe::transformer_of(schedule.workload().model()),
-                                 schedule.workload().batch(),
-                                 tawpipe::Recompute::none,
-                                 {},
-                                 &choices_};
-                  },
-                  std::move(update), options} {
+        executor_{
+            schedule, tawpipe::cuda::CudaDevice{0},
+            [&] {
+              return Layer{
+                  *schedule.workload().model().decoder, schedule.workload().batch(), tawpipe::Recompute::none, {}, &choices_};
+            },
+            std::move(update), options} {
     executor_.for_each_rank([](auto& rank) {
       rank.set_weights([](const tawpipe::ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
         for (std::int64_t i = 0; i < range.count(); ++i) {

@@ -19,7 +19,7 @@ struct Speeds {
 
 Speeds measure(const Schedule& schedule, int times) {
   const auto quickest = [&](bool graph) {
-    gpu::Optimizer update{*transformer_of(schedule.workload().model()), {}};
+    gpu::Optimizer update{*schedule.workload().model().decoder, {}};
     return gpu::Run{schedule, {.graph = graph, .timeline = false}, std::move(update)}.quickest(times);
   };
   Speeds speeds{.eager = quickest(false), .graph = quickest(true)};

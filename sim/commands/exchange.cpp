@@ -138,7 +138,7 @@ void check_known_work(const Request& given, const Workload& known, const std::st
     if (differs) throw InputError(concat(flag, " is not what ", source, " says, ", said, "; leave out ", flag));
   };
   const Batch& batch = known.batch();
-  const std::optional<Transformer> own = transformer_of(known.model());
+  const std::optional<Transformer>& own = known.model().decoder;
   if (given.has("model")) {
     const Transformer asked = resolve_model(given.text("model"));
     agree("--model", !own || !detail::same_sizes(asked, *own) || !detail::same_details(asked, *own), known.model().name);

@@ -74,7 +74,7 @@ void check_training(const ReferenceRun& reference, std::vector<float>& values, S
 struct Setting {
   Setting(const ReferenceRun& run, const Schedule& schedule, std::uint64_t seed)
       : reference{run},
-        model{*transformer_of(schedule.workload().model())},
+        model{*schedule.workload().model().decoder},
         recompute{schedule.workload().recompute()},
         machine{{.seed = seed}} {
     values.resize(static_cast<std::size_t>(model.parameters()));

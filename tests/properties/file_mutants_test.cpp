@@ -48,6 +48,24 @@ Workload file_work(std::int64_t count, bool tied, Recompute recompute) {
   return work.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
 }
 
+/// Windows and a mixture by turns, one of which predicts a further token.
+Workload work_of_kinds() {
+  const Attention full{.heads = 2, .kv_heads = 1, .head_dim = 2, .sinks = true};
+  Attention window = full;
+  window.window = 2;
+  Transformer model =
+      Transformer::of({.name = "k",
+                       .hidden = 4,
+                       .vocab = 7,
+                       .kinds = {{.name = "window", .sublayers = {window, Mlp{.width = 5}}},
+                                 {.name = "full", .sublayers = {full, Mixture{.experts = 2, .per_token = 1, .width = 3}}}},
+                       .pattern = {0, 1, 0, 1},
+                       .mtp = {1}});
+  model.dtype = Dtype::f64;
+  Workload work{model, {.sequence = 3, .microbatch_size = 1, .global_batch = microbatches}};
+  return work.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
+}
+
 /// What nothing else in a file says: the author's words and measurements, and the bodies.
 bool is_said_once(std::string_view field) {
   constexpr std::string_view said_once[] = {"tawpipe_schedule",
@@ -57,6 +75,7 @@ bool is_said_once(std::string_view field) {
                                             "lanes[]",
                                             "tasks[].step",
                                             "workload.model.name",
+                                            "workload.model.kinds[].name",
                                             "workload.model.utilization",
                                             "workload.model.utilization_source"};
   return field.starts_with("bodies") || std::find(std::begin(said_once), std::end(said_once), field) != std::end(said_once);
@@ -94,10 +113,9 @@ class Subject {
     const std::vector<std::string> facts = facts_of(mutant);
     std::vector<std::string> only;
     std::set_symmetric_difference(facts.begin(), facts.end(), facts_.begin(), facts_.end(), std::back_inserter(only));
-    // A model of no known sizes has no kernels.
-    const bool less = mutant.workload().model().sizes.size() < schedule_.workload().model().sizes.size();
-    if (!only.empty() && !(dropped && less)) return only.front();
-    if (!transformer_of(mutant.workload().model())) return {};  // nor has it layers that could train it
+    const bool decodes = mutant.workload().model().decoder.has_value();  // a model of no known sizes has no kernels
+    if (!only.empty() && !(dropped && !decodes)) return only.front();
+    if (!decodes) return {};  // nor has it layers that could train it
     if (!Interpreter::well_formed(mutant)) return "not well formed";
     std::vector<Bytes> known = bytes_;
     if (mutant.tasks().size() != known.size()) {
@@ -149,7 +167,7 @@ Schedule in_layout(const char* name, const Mesh& axes, StateSharding sharding, b
   const Workload whole = file_work(microbatches * axes.data, false, Recompute::none);
   Composition with{.sharding = sharding, .overlap_gradients = early, .overlap_gathers = early, .bucket = early ? 1 : 0};
   if (bodies) {
-    with.stages = share_stages(*transformer_of(whole.model()), logical.workload().batch(), Recompute::none, logical.stages(),
+    with.stages = share_stages(*whole.model().decoder, logical.workload().batch(), Recompute::none, logical.stages(),
                                {.tensor = axes.tensor, .context = axes.context, .sends_activations = true});
   }
   return compose(logical, whole, axes.over(2 * axes.copies()), with);
@@ -163,6 +181,8 @@ std::vector<Subject> subjects() {
   all.emplace_back("tawpipe on two nodes", plain("tawpipe", {2, 2}));
   all.emplace_back("hsdp on two nodes", plain("hsdp", {2, 2}));
   all.emplace_back("1f1b, tied", plain("1f1b", two, true));
+  all.emplace_back("1f1b of kinds",
+                   build_schedule("1f1b", {.workload = work_of_kinds(), .nodes = DeviceGroups{two}, .options = {}}));
   all.emplace_back("zb-h1, recomputed", plain("zb-h1", two, false, Recompute::full));
   all.emplace_back("gpipe, offloaded", plain("gpipe", two, false, Recompute::none, {.activations = true, .optimizer = true}));
   all.emplace_back("fsdp, offloaded", plain("fsdp", two, false, Recompute::none, {.optimizer = true}));

@@ -149,7 +149,7 @@ inline std::vector<std::string> facts_of(const Schedule& schedule) {
                          workload.microbatches(), " recompute ", name(workload.recompute())));
   if (!workload.is_abstract()) {
     facts.push_back(concat("parameters ", workload.model().parameters(), " ", name(workload.model().dtype)));
-    if (transformer_of(workload.model())) facts.push_back("of a decoder, with its kernels");
+    if (workload.model().decoder) facts.push_back("of a decoder, with its kernels");
   }
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];

@@ -171,7 +171,7 @@ class SequentialRun {
   static std::int64_t saved_bytes(const Schedule& schedule, const Task& task, const ComputeFlow& compute) {
     const StageWork& stage = schedule.stage(task.stage);
     const Passes passes = traits(task.op).passes;
-    const std::int64_t one = 8 * schedule.workload().batch().tokens() * schedule.workload().model().size("hidden");
+    const std::int64_t one = 8 * schedule.workload().batch().tokens() * schedule.workload().model().decoder.value().hidden;
     const std::int64_t kept = (stage.layers + 1) * one;
     const bool stashed = compute.stash != none<BufferId> && schedule.buffer(compute.stash).bytes.value() >= kept;
     const bool leaves = !passes.forward && passes.backward_input != passes.backward_weight && stage.layers > 0 && !stashed;

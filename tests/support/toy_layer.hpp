@@ -25,7 +25,7 @@ class ToyLayer {
         layer_{static_cast<std::size_t>(model.layer_parameters())},
         tied_{model.tied} {}
   explicit ToyLayer(const tawpipe::LayerStack& model)
-      : hidden_{static_cast<std::size_t>(model.size("hidden"))},
+      : hidden_{static_cast<std::size_t>(model.decoder.value().hidden)},
         layer_{static_cast<std::size_t>(model.layer_parameters())},
         tied_{model.tied} {}
 

@@ -63,11 +63,14 @@ struct MeasuredWork {
   /// @pre not workload.is_abstract()
   static MeasuredWork of(const Workload& workload) {
     const LayerStack& model = workload.model();
+    const auto size = [&](std::string_view key, int Transformer::*member) {
+      return model.decoder ? std::int64_t{(*model.decoder).*member} : model.size(key);
+    };
     return {model.dtype,
             workload.parameter_bytes(),
-            model.size("hidden"),
-            model.size("intermediate"),
-            model.size("vocab"),
+            size("hidden", &Transformer::hidden),
+            size("intermediate", &Transformer::intermediate),
+            size("vocab", &Transformer::vocab),
             workload.batch().sequence,
             workload.batch().microbatch_size,
             workload.recompute(),

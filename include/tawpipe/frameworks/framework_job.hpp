@@ -13,6 +13,7 @@
 #include "tawpipe/frameworks/setting.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer_fields.hpp"
 #include "tawpipe/search/plan_space.hpp"
 #include "tawpipe/search/sharing.hpp"
 
@@ -306,19 +307,12 @@ inline int slots_of(const FrameworkJob& job) {
 
 /// Whether two models have the same matrices.
 inline bool same_sizes(const Transformer& a, const Transformer& b) {
-  return a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads &&
-         a.intermediate == b.intermediate && a.vocab == b.vocab && a.tied == b.tied && a.gated == b.gated &&
-         a.head_size() == b.head_size() && a.experts == b.experts && a.experts_per_token == b.experts_per_token &&
-         a.expert_groups == b.expert_groups && a.groups_per_token == b.groups_per_token && a.shared_width == b.shared_width &&
-         a.dense_layers == b.dense_layers && a.dense_width == b.dense_width && a.query_rank == b.query_rank &&
-         a.key_value_rank == b.key_value_rank && a.rope_width == b.rope_width && a.value_size == b.value_size;
+  return a.layers == b.layers && a.tied == b.tied && same_fields(a, b, FieldGroup::matrices) && a.head_size() == b.head_size();
 }
 
 /// Whether they also have the same window, biases, norms and gate.
 inline bool same_details(const Transformer& a, const Transformer& b) {
-  return a.window == b.window && a.qkv_bias == b.qkv_bias && a.output_bias == b.output_bias && a.mlp_bias == b.mlp_bias &&
-         a.qk_norm == b.qk_norm && a.shared_gate == b.shared_gate && a.kinds == b.kinds && a.pattern == b.pattern &&
-         a.mtp == b.mtp;
+  return same_fields(a, b, FieldGroup::details) && a.kinds == b.kinds && a.pattern == b.pattern && a.mtp == b.mtp;
 }
 
 /// The name of a known model of the same sizes and details, if there is one.

@@ -43,5 +43,12 @@ enum class QkNorm : std::uint8_t {
   head,   ///< of each head, with one weight for all: Qwen3
   width,  ///< of all heads together: OLMoE, OLMo 2
 };
+inline constexpr int qk_norms = 3;
+
+/// Its name in files, "head".
+constexpr std::string_view name(QkNorm norm) {
+  constexpr std::string_view names[qk_norms] = {"none", "head", "width"};
+  return names[static_cast<int>(norm)];
+}
 
 }  // namespace tawpipe

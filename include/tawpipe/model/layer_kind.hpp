@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -69,6 +70,13 @@ enum class MlpFunction : std::uint8_t {
   plain,         ///< GELU or SiLU
   squared_relu,  ///< So et al. 2021, Primer, arXiv:2109.08668
 };
+inline constexpr int mlp_functions = 3;
+
+/// Its name in files, "squared-relu".
+constexpr std::string_view name(MlpFunction function) {
+  constexpr std::string_view names[mlp_functions] = {"gated", "plain", "squared-relu"};
+  return names[static_cast<int>(function)];
+}
 
 struct Mlp {
   int width = 0;
@@ -101,6 +109,13 @@ enum class NormPlace : std::uint8_t {
   both,      ///< Gemma 2 and 3, GLM-4
   parallel,  ///< one before all sublayers, whose results are summed: Cohere, GPT-J
 };
+inline constexpr int norm_places = 4;
+
+/// Its name in files, "both".
+constexpr std::string_view name(NormPlace place) {
+  constexpr std::string_view names[norm_places] = {"before", "after", "both", "parallel"};
+  return names[static_cast<int>(place)];
+}
 
 /// One kind of layer: sublayers in order, each with its norms and residual sum. Most have two, an
 /// attention and an MLP; a layer of Nemotron-H has one.

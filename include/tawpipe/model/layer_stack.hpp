@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -73,11 +75,13 @@ struct LayerStack {
   /// fraction of the matrix peak that its products reach; 0: unknown
   double utilization = 0;
   std::string utilization_source = {};  ///< where that was measured
-  /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the
+  /// The decoder that layer_stack() made it of; none: a model of another kind.
+  std::optional<Transformer> decoder = {};
+  /// Of a model of another kind, named sizes from its author, such as {"width", 4096}: they serve the
   /// author.
   std::vector<std::pair<std::string, std::int64_t>> sizes = {};
 
-  static constexpr std::int32_t max_layers = 1 << 12;
+  static constexpr std::int32_t max_layers = Transformer::max_layers;
 
   std::int64_t layer_parameters() const { return layer.parameters; }
   /// All parameters; tied ones count once.

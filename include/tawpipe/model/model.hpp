@@ -146,6 +146,7 @@ inline std::string why_impossible(const Mixture& of) {
   if (of.experts < 1 || of.width < 1) return "a mixture needs experts and their width";
   if (of.per_token < 1 || of.per_token > of.experts)
     return concat("a token passes 1 to ", of.experts, " experts, not ", of.per_token);
+  if (of.shared_gate && of.shared_width == 0) return "a gate of a shared expert, but no shared expert";
   return {};
 }
 

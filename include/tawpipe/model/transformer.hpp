@@ -17,7 +17,6 @@
 #include "tawpipe/model/kernel.hpp"
 #include "tawpipe/model/layer_code.hpp"
 #include "tawpipe/model/layer_kind.hpp"
-#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/model.hpp"
 #include "tawpipe/model/operator.hpp"
 
@@ -122,7 +121,7 @@ struct Transformer {
   /// Sentences on what was assumed or left out when the model was read, for users.
   std::vector<std::string> notes = {};
 
-  static constexpr int max_layers = LayerStack::max_layers;
+  static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;        ///< also of heads x head size
   static constexpr int max_intermediate = 1 << 19;  ///< also of all that a token passes
   static constexpr int max_expert_width = 1 << 22;  ///< of all experts of a layer together

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <optional>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/units.hpp"
@@ -41,19 +39,13 @@ namespace tawpipe::inline v0 {
 TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer,
                                           int layers, bool embedding, bool head);
 
-/// A LLaMA decoder as a LayerStack. Its `sizes` are those of Transformer by name, for
-/// transformer_of().
+/// A LLaMA decoder as a LayerStack, which holds it.
 /// @throws InputError  as transformer_work().
 TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute);
-
-/// The decoder that layer_stack() made `stack` from; none if its sizes are from elsewhere.
-TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack);
 
 }  // namespace tawpipe
 
 #if TAWPIPE_BODIES
-#include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "tawpipe/core/config.hpp"
@@ -69,68 +61,6 @@ TAWPIPE_INLINE StageWork transformer_work(const Transformer& model, const Batch&
   TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
   return layer_stack(model, batch, recompute).stage(first_layer, layers, embedding, head);
 }
-
-namespace detail {
-
-/// What a schedule's file says of a transformer beside its sizes, where it is not the standard.
-struct TransformerOption {
-  std::string_view key;
-  std::int64_t standard;
-  std::int64_t most;
-  std::int64_t (*get)(const Transformer&);
-  void (*set)(Transformer&, std::int64_t);
-};
-template <auto member>
-constexpr TransformerOption transformer_option(std::string_view key, std::int64_t standard, std::int64_t most) {
-  using Value = std::remove_cvref_t<decltype(std::declval<Transformer>().*member)>;
-  return {key, standard, most, [](const Transformer& model) { return static_cast<std::int64_t>(model.*member); },
-          [](Transformer& model, std::int64_t value) { model.*member = static_cast<Value>(value); }};
-}
-/// The same of an option that may be left open: standard, a value that none has.
-template <auto member>
-constexpr TransformerOption open_option(std::string_view key, std::int64_t most) {
-  using Value = typename std::remove_cvref_t<decltype(std::declval<Transformer>().*member)>::value_type;
-  return {key, -1, most,
-          [](const Transformer& model) { return model.*member ? static_cast<std::int64_t>(*(model.*member)) : std::int64_t{-1}; },
-          [](Transformer& model, std::int64_t value) { model.*member = static_cast<Value>(value); }};
-}
-inline constexpr TransformerOption transformer_options[] = {
-    open_option<&Transformer::head_dim>("head_dim", Transformer::max_hidden),
-    transformer_option<&Transformer::loss_chunk>("loss_chunk", 0, Transformer::max_vocab),
-    transformer_option<&Transformer::recompute_layers>("recompute_layers", 0, Transformer::max_layers),
-    {"recompute_parts", 0, 15, [](const Transformer& model) { return std::int64_t{model.recompute_parts.bits()}; },
-     [](Transformer& model, std::int64_t value) { model.recompute_parts = RecomputeParts::of_bits(static_cast<int>(value)); }},
-    open_option<&Transformer::early_stop>("early_stop", 1),
-    transformer_option<&Transformer::loss_in_float32>("loss_in_float32", 1, 1),
-    transformer_option<&Transformer::one_kernel_loss>("one_kernel_loss", 0, 1),
-    transformer_option<&Transformer::gated>("gated", 1, 1),
-    transformer_option<&Transformer::fused_attention>("fused_attention", 1, 1),
-    transformer_option<&Transformer::fused_swiglu>("fused_swiglu", 0, 1),
-    transformer_option<&Transformer::code>("code", 0, layer_codes - 1),
-    transformer_option<&Transformer::edges_count_as_layers>("edges_count_as_layers", 0, 1),
-    transformer_option<&Transformer::narrow_gathers>("narrow_gathers", 0, 1),
-    transformer_option<&Transformer::narrow_weights>("narrow_weights", 0, 1),
-    transformer_option<&Transformer::products>("products", 0, product_formats - 1),
-    transformer_option<&Transformer::experts>("experts", 0, Transformer::max_experts),
-    transformer_option<&Transformer::experts_per_token>("experts_per_token", 0, Transformer::max_experts),
-    transformer_option<&Transformer::shared_width>("shared_width", 0, Transformer::max_intermediate),
-    transformer_option<&Transformer::expert_groups>("expert_groups", 1, Transformer::max_experts),
-    transformer_option<&Transformer::groups_per_token>("groups_per_token", 1, Transformer::max_experts),
-    transformer_option<&Transformer::dense_layers>("dense_layers", 0, Transformer::max_layers),
-    transformer_option<&Transformer::dense_width>("dense_width", 0, Transformer::max_intermediate),
-    transformer_option<&Transformer::query_rank>("query_rank", 0, Transformer::max_hidden),
-    transformer_option<&Transformer::key_value_rank>("key_value_rank", 0, Transformer::max_hidden),
-    transformer_option<&Transformer::rope_width>("rope_width", 0, Transformer::max_hidden),
-    transformer_option<&Transformer::value_size>("value_size", 0, Transformer::max_hidden),
-    transformer_option<&Transformer::window>("window", 0, std::numeric_limits<int>::max()),
-    transformer_option<&Transformer::qkv_bias>("qkv_bias", 0, 1),
-    transformer_option<&Transformer::output_bias>("output_bias", 0, 1),
-    transformer_option<&Transformer::mlp_bias>("mlp_bias", 0, 1),
-    transformer_option<&Transformer::qk_norm>("qk_norm", 0, 2),
-    transformer_option<&Transformer::shared_gate>("shared_gate", 0, 1),
-};
-
-}  // namespace detail
 
 namespace detail {
 
@@ -234,44 +164,8 @@ TAWPIPE_INLINE LayerStack layer_stack(const Transformer& model, const Batch& bat
   stack.token_ids = model.vocab;
   stack.utilization = model.utilization;
   stack.utilization_source = model.utilization_source;
-  stack.sizes = {{"hidden", model.hidden}, {"vocab", model.vocab}};
-  if (model.has_kinds() || !model.mtp.empty()) return stack;  // the sizes alone do not say what its layers are
-  stack.sizes = {{"hidden", model.hidden},
-                 {"heads", model.heads},
-                 {"kv_heads", model.kv_heads},
-                 {"intermediate", model.intermediate},
-                 {"vocab", model.vocab}};
-  for (const detail::TransformerOption& option : detail::transformer_options) {
-    if (const std::int64_t value = option.get(model); value != option.standard) stack.sizes.emplace_back(option.key, value);
-  }
+  stack.decoder = model;
   return stack;
-}
-
-TAWPIPE_INLINE std::optional<Transformer> transformer_of(const LayerStack& stack) {
-  for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
-    if (stack.size(key) < 1 || stack.size(key) > Transformer::max_vocab) return std::nullopt;
-  }
-  const auto size = [&](const char* key) { return static_cast<int>(stack.size(key)); };
-  Transformer model{.name = stack.name,
-                    .layers = stack.layers,
-                    .hidden = size("hidden"),
-                    .heads = size("heads"),
-                    .kv_heads = size("kv_heads"),
-                    .intermediate = size("intermediate"),
-                    .vocab = size("vocab"),
-                    .tied = stack.tied,
-                    .dtype = stack.dtype,
-                    .utilization = stack.utilization,
-                    .utilization_source = stack.utilization_source};
-  for (const auto& [key, value] : stack.sizes) {
-    for (const detail::TransformerOption& option : detail::transformer_options) {
-      if (key != option.key) continue;
-      if (value < 0 || value > option.most) return std::nullopt;
-      option.set(model, value);
-    }
-  }
-  if (model.is_routed() && model.mlp_width() > Transformer::max_expert_width) return std::nullopt;
-  return model.parameters() == stack.parameters() ? std::optional{std::move(model)} : std::nullopt;
 }
 
 }  // namespace tawpipe

@@ -22,8 +22,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Adds a finding where the model's parts are not those of the sizes it was made from, or a stage is
-/// not that of its layers in the model.
+/// Adds a finding where the model's parts are not those of the decoder that it holds, or a stage is not
+/// that of its layers in the model.
 /// @pre check_structure() and check_parameters() find nothing. Complexity: O(parts).
 TAWPIPE_INLINE void check_work(const Schedule& schedule, Diagnostics& out);
 
@@ -124,22 +124,17 @@ class WorkCheck {
   bool model() {
     const Workload& workload = schedule_.workload();
     const LayerStack& given = workload.model();
-    decoder_ = transformer_of(given);
-    if (!decoder_) {
-      check_sizes(given);
-      return true;
-    }
+    if (!given.decoder) return true;
     std::string wrong;
-    std::optional<LayerStack> decoder;
+    LayerStack made;
     try {
-      decoder = layer_stack(*decoder_, workload.batch(), workload.recompute());
+      made = layer_stack(*given.decoder, workload.batch(), workload.recompute());
     } catch (const InputError& error) {
       this->error(
           "V115", none<TaskId>, none<Rank>, [&] { return std::string{error.what()}; },
           "let the model's sizes be those of a decoder that can be");
       return false;
     }
-    const LayerStack& made = *decoder;
     if (given.pattern != made.pattern || given.others.size() != made.others.size()) wrong = "its layers are of other kinds";
     std::vector<const StageWork*> parts;
     LayerStack::for_each_part(made, [&](const char*, const StageWork& part) { parts.push_back(&part); });
@@ -156,8 +151,16 @@ class WorkCheck {
     };
     compare("keys", given.keys.value(), made.keys.value());
     compare("token_ids", given.token_ids, made.token_ids);
-    compare("the first of the experts' parameters", given.experts.begin, made.experts.begin);
-    compare("the end of the experts' parameters", given.experts.end, made.experts.end);
+    compare("the number of layers", given.layers, made.layers);
+    compare("tied", given.tied, made.tied);
+    if (wrong.empty() && given.dtype != made.dtype)
+      wrong = concat("dtype is ", name(given.dtype), " instead of ", name(made.dtype));
+    for (std::size_t kind = 0; wrong.empty() && kind <= made.others.size(); ++kind) {
+      const ParameterRange& one = kind == 0 ? given.experts : given.others[kind - 1].experts;
+      const ParameterRange& other = kind == 0 ? made.experts : made.others[kind - 1].experts;
+      compare("the first of the experts' parameters", one.begin, other.begin);
+      compare("the end of the experts' parameters", one.end, other.end);
+    }
     compare("recompute_layers", given.recompute_layers, made.recompute_layers);
     compare("lookup_waits_in_layer", given.lookup_waits_in_layer, made.lookup_waits_in_layer);
     if (wrong.empty()) return true;
@@ -172,26 +175,15 @@ class WorkCheck {
     return false;
   }
 
-  /// A model that names all sizes of a decoder, and is none, has none of its kernels.
-  void check_sizes(const LayerStack& given) {
-    for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
-      const bool named = std::any_of(given.sizes.begin(), given.sizes.end(), [&](const auto& size) { return size.first == key; });
-      if (!named) return;
-    }
-    out_.add(
-        Severity::warning, "V115", none<TaskId>, none<Rank>,
-        [&] { return concat("the model's sizes are a decoder's, and do not make its ", given.parameters(), " parameters"); },
-        "let the sizes be those of the model's parts; a model of another kind has no kernels of a decoder");
-  }
-
   /// Whether each stage is that of its layers in the model, as a whole or as one rank's part.
   void stages() {
     std::string first;
     const Workload& workload = schedule_.workload();
-    const bool shares = decoder_ && !parts_.bodies.empty();
+    const std::optional<Transformer>& decoder = workload.model().decoder;
+    const bool shares = decoder && !parts_.bodies.empty();
     LayerStack layers;  // of one rank
     for (const Sharing& sharing : sharings()) {
-      if (shares) layers = layers_of_rank(*decoder_, workload.batch(), workload.recompute(), workload.model(), sharing);
+      if (shares) layers = layers_of_rank(*decoder, workload.batch(), workload.recompute(), workload.model(), sharing);
       std::string wrong;
       for (std::size_t s = 0; s < parts_.stages.size() && wrong.empty(); ++s) {
         if (const std::string found = differs(parts_.stages[s], sharing, layers); !found.empty())
@@ -208,7 +200,7 @@ class WorkCheck {
   std::vector<Sharing> sharings() const {
     const Mesh& mesh = parts_.mesh;
     Sharing sharing{.tensor = mesh.tensor, .context = mesh.context, .expert = mesh.expert, .whole_experts = mesh.whole_experts};
-    if (parts_.bodies.empty() || !decoder_) return {sharing};
+    if (parts_.bodies.empty() || !schedule_.workload().model().decoder) return {sharing};
     std::vector<Sharing> all;
     for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
       for (const bool by_tokens : {true, false}) {
@@ -231,8 +223,8 @@ class WorkCheck {
       StageWork made = model.stage(found.first_layer, found.layers, found.first_edge, found.last_edge, recomputed);
       const bool bodies = !parts_.bodies.empty();  // of one rank too: its numbers are then those of its steps
       if (bodies) {
-        if (!decoder_) return {};
-        made = shared_work(made, *decoder_, workload.batch(), workload.recompute(), model, layers, sharing);
+        if (!model.decoder) return {};
+        made = shared_work(made, *model.decoder, workload.batch(), workload.recompute(), model, layers, sharing);
       } else if (parts_.mesh.shared() > 1) {
         divide(made);
       }
@@ -269,7 +261,6 @@ class WorkCheck {
   const Schedule& schedule_;
   const Schedule::Parts& parts_;
   Diagnostics& out_;
-  std::optional<Transformer> decoder_;  ///< of which the model is made, if it is known
 };
 
 }  // namespace detail

@@ -127,21 +127,6 @@ TEST_CASE("norms of queries and keys keep and move their numbers") {
   CHECK(with.forward.value() == without.forward.value());
 }
 
-TEST_CASE("a model's details come back from a stack of its layers") {
-  Transformer model = tawpipe::models::named("mixtral-8x7b");
-  model.shared_width = 64;
-  model.window = 128;
-  model.qkv_bias = model.output_bias = model.shared_gate = true;
-  model.qk_norm = QkNorm::width;
-  const auto back =
-      transformer_of(layer_stack(model, {.sequence = 256, .microbatch_size = 1, .global_batch = 1}, Recompute::none));
-  REQUIRE(back);
-  CHECK(back->window == 128);
-  CHECK((back->qkv_bias && back->output_bias && back->shared_gate && !back->mlp_bias));
-  CHECK(back->qk_norm == QkNorm::width);
-  CHECK(back->parameters() == model.parameters());
-}
-
 TEST_CASE("what a config.json leaves to assumptions is noted") {
   CHECK(model_in(llama("")).notes.empty());
   const auto stored = model_in(llama(R"(, "torch_dtype": "float32")"));

@@ -300,22 +300,6 @@ TEST_CASE("bodies with experts move and compute what their stage does") {
   }
 }
 
-TEST_CASE("a decoder with experts comes back from its stack") {
-  auto stack = tawpipe::layer_stack(tiny, batch, Recompute::none);
-  CHECK(stack.parameters() == tiny.parameters());
-  const auto again = tawpipe::transformer_of(stack);
-  REQUIRE(again);
-  CHECK(again->experts == 4);
-  CHECK(again->experts_per_token == 2);
-  CHECK(again->shared_width == 6);
-  CHECK(again->active_parameters() == tiny.active_parameters());
-  for (auto& [key, size] : stack.sizes) {  // sizes of a file that nothing can have
-    if (key == "experts") size = Transformer::max_experts;
-    if (key == "intermediate") size = Transformer::max_vocab;
-  }
-  CHECK_FALSE(tawpipe::transformer_of(stack));
-}
-
 TEST_CASE("tensors of a layer with experts follow each other, by name") {
   const auto tensors = tawpipe::ParameterOrder{tiny}.tensors();
   REQUIRE(tensors.size() == 1 + 2 * (4 + 1 + 3 * 4 + 3 + 2) + 2);

@@ -269,7 +269,7 @@ TEST_CASE("an embedding's gradient waits in the first layer, if that has room") 
   CHECK_FALSE(tawpipe::layer_stack(model, batch, Recompute::none).lookup_waits_in_layer);
 }
 
-TEST_CASE("tensors follow each other, and the decoder comes back from its stack") {
+TEST_CASE("tensors follow each other, and are the parameters of the stack") {
   for (const Transformer& model : models()) {
     std::int64_t at = 0;
     for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
@@ -281,15 +281,6 @@ TEST_CASE("tensors follow each other, and the decoder comes back from its stack"
     CHECK_NOTHROW(stack.check());
     CHECK(stack.parameters() == model.parameters());
     CHECK(stack.blocks().count() == model.parameters());
-    const auto again = tawpipe::transformer_of(stack);
-    REQUIRE(again);
-    CHECK(again->dense_layers == model.dense_layers);
-    CHECK(again->dense_width == model.dense_width);
-    CHECK(again->query_rank == model.query_rank);
-    CHECK(again->key_value_rank == model.key_value_rank);
-    CHECK(again->rope_width == model.rope_width);
-    CHECK(again->value_size == model.value_size);
-    CHECK(again->head_size() == model.head_size());
   }
   const auto tensors = tawpipe::ParameterOrder{mixed()}.tensors();
   CHECK(tensors[1].name == "decoders.0.attention.wq_a.weight");

@@ -90,7 +90,7 @@ TEST_CASE("the parameters of a decoder have its names; a stage with a tied matri
   CHECK_FALSE(tied.uses_first_edge({.layers = 1}));
 }
 
-TEST_CASE("a decoder comes back from the stack that it made, and another model does not") {
+TEST_CASE("a stack holds the decoder that made it, also of more sequences, and another model none") {
   const Transformer model{.name = "m",
                           .layers = 3,
                           .hidden = 8,
@@ -98,26 +98,18 @@ TEST_CASE("a decoder comes back from the stack that it made, and another model d
                           .kv_heads = 1,
                           .intermediate = 12,
                           .vocab = 10,
-                          .tied = true,
-                          .dtype = Dtype::f32,
-                          .head_dim = 6,
                           .early_stop = false,
-                          .loss_in_float32 = false,
-                          .code = LayerCode::composer};
+                          .mtp = {0}};
   const Batch batch{.sequence = 6, .microbatch_size = 2, .global_batch = 8};
-  LayerStack stack = layer_stack(model, batch, Recompute::none);
+  const LayerStack stack = layer_stack(model, batch, Recompute::none);
   CHECK(stack.parameters() == model.parameters());
-  const auto again = transformer_of(stack);
-  REQUIRE(again);
-  CHECK(again->head_dim == 6);
-  CHECK(again->kv_heads == 1);
-  CHECK_FALSE(again->loss_in_float32);
-  CHECK(again->code == LayerCode::composer);
-  CHECK(again->early_stop == false);
-  CHECK(again->parameters() == model.parameters());
-  stack.layer.parameters += 1;  // no longer that decoder's
-  CHECK_FALSE(transformer_of(stack));
-  CHECK_FALSE(transformer_of(perceptrons()));
+  for (const LayerStack& each : {stack, stack.times(3), Workload{stack, batch}.model()}) {
+    REQUIRE(each.decoder);
+    CHECK(each.decoder->early_stop == false);
+    CHECK(each.decoder->mtp == LayerPattern{0});
+    CHECK(each.decoder->parameters() == model.parameters());
+  }
+  CHECK_FALSE(perceptrons().decoder);
 }
 
 TEST_CASE("the stack of a decoder gives the work of its layers to the bit") {

@@ -191,7 +191,7 @@ TEST_CASE("a real model's workload keeps all that it says") {
   CHECK(read.model().name == model.name);
   CHECK(read.model().tied);
   CHECK(read.model().dtype == Dtype::f16);
-  CHECK(read.model().size("head_dim") == 64);
+  CHECK(read.model().decoder.value().head_dim == 64);
   CHECK(read.model().utilization == model.utilization);
   CHECK(read.model().utilization_source == model.utilization_source);
   CHECK(read.batch().global_batch == 16);
@@ -255,15 +255,15 @@ TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal
 }
 
 TEST_CASE("a decoder by its sizes says whose code runs its layers, and where recomputation stops") {
-  const auto size = [](std::string_view key, const std::string& more) {
+  const auto decoder = [](const std::string& more) {
     const std::string model = R"("layers": 1, "hidden": 8, "heads": 2, "intermediate": 16, "vocab": 12)" + more;
     const std::string text =
         R"({"tasks": [], "workload": {"model": {)" + model + R"(}, "batch": {"sequence": 4, "global_batch": 2}}})";
-    return parse_schedule_json(text).workload().model().size(key);
+    return parse_schedule_json(text).workload().model().decoder.value();
   };
-  CHECK(size("early_stop", "") == 0);
-  CHECK(size("early_stop", R"(, "early_stop": true)") == 1);
-  CHECK(size("code", R"(, "code": "torchtitan")") == static_cast<std::int64_t>(LayerCode::torchtitan));
+  CHECK(decoder(R"(, "early_stop": true)").early_stop == true);
+  CHECK(decoder(R"(, "code": "torchtitan")").code == LayerCode::torchtitan);
+  CHECK(decoder(R"(, "code": 1)").code == LayerCode::torchtitan);  // as in written files
 }
 
 TEST_CASE("sets of parameters by hand: listed, or written where they are used; the same set is the same") {

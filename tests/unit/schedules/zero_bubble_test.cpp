@@ -116,7 +116,7 @@ TEST_CASE("PyTorch's first orders, by hand") {
 }
 
 TEST_CASE("recomputation raises no rank's peak memory where backwards are split") {
-  const tawpipe::Transformer model = *tawpipe::transformer_of(support::transformer(8, 4).model());
+  const tawpipe::Transformer model = *support::transformer(8, 4).model().decoder;
   const tawpipe::Batch batch{.sequence = 64, .microbatch_size = 1, .global_batch = 16};
   const auto peaks = [&](const char* name, tawpipe::Recompute recompute) {
     const auto schedule = tawpipe::build_schedule(
@@ -139,7 +139,7 @@ TEST_CASE("recomputation raises no rank's peak memory where backwards are split"
 
 TEST_CASE("with recomputation a backward in two parts holds what it recomputed from one part to the other") {
   const Workload kept = support::transformer(2, 4);
-  const Workload recomputed{*tawpipe::transformer_of(kept.model()), kept.batch(), tawpipe::Recompute::full};
+  const Workload recomputed{*kept.model().decoder, kept.batch(), tawpipe::Recompute::full};
   for (const Workload& work : {kept, recomputed}) {
     const auto schedule = zb_h1(work, 1);
     const auto cluster = support::cluster(1);

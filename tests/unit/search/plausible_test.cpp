@@ -22,7 +22,7 @@ namespace {
 /// Eight layers on four devices of 1 TFLOP/s, 32 sequences.
 Problem problem(Cost cost) {
   return {.cluster = support::cluster(4),
-          .model = transformer_of(support::transformer(8, 32).model()),
+          .model = support::transformer(8, 32).model().decoder,
           .sequence = support::transformer(8, 32).batch().sequence,
           .global_batch = 32,
           .schedules = {{"1f1b"}},

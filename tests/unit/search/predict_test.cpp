@@ -22,7 +22,7 @@ namespace {
 /// Eight layers on four devices, 32 sequences.
 Problem problem() {
   return {.cluster = support::cluster(4, 2),
-          .model = tawpipe::transformer_of(support::transformer(8, 32).model()),
+          .model = support::transformer(8, 32).model().decoder,
           .sequence = support::transformer(8, 32).batch().sequence,
           .global_batch = 32};
 }

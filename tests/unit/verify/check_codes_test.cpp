@@ -242,7 +242,7 @@ TEST_CASE("V505, V506, V509: activations go from stage to stage and from forward
   CHECK_FINDS(draft, "V506", "does not read what its forward saved, but what a forward saved of stage 1, microbatch 1");
 }
 TEST_CASE("V501, V506, V507, V509: what a backward_input leaves goes to the backward_weight of its stage and microbatch") {
-  Workload recomputed{*transformer_of(model().model()), model().batch(), Recompute::full};
+  Workload recomputed{*model().model().decoder, model().batch(), Recompute::full};
   const Draft right{schedules::zb_h1(recomputed, 2)};
   CHECK(findings(right).errors() == 0);
   Draft draft = right;

@@ -98,7 +98,7 @@ TEST_CASE("V112: a buffer smaller than its parameters, a split of another group,
 }
 
 TEST_CASE("V112: only a gather brings weights in the products' 8 bits, and only for a while") {
-  Transformer model = *transformer_of(support::transformer(2, 2).model());
+  Transformer model = *support::transformer(2, 2).model().decoder;
   model.products = ProductFormat::fp8;
   model.narrow_gathers = true;
   const Schedule right = build_schedule("fsdp", {Workload{model, support::transformer(2, 2).batch()}, DeviceGroups{{2}}, {}});
@@ -129,7 +129,7 @@ TEST_CASE("V305: a message one byte smaller than its parameters") {
 
 TEST_CASE("V112, V116, V305: padding counts exactly, in each buffer and message") {
   for (const bool tied : {false, true}) {
-    Transformer model = *transformer_of(support::transformer(2, 6).model());
+    Transformer model = *support::transformer(2, 6).model().decoder;
     model.tied = tied;
     for (const DeviceGroups& nodes : {DeviceGroups{{3}}, DeviceGroups{{3, 3}}, DeviceGroups{{3, 2}}}) {
       for (const std::string name : {"fsdp", "hpz", "zero1", "zero2", "hsdp", "hfsdp"}) {

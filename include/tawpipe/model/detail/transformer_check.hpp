@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "tawpipe/core/compiled.hpp"
@@ -44,15 +46,25 @@ TAWPIPE_INLINE void Transformer::check() const {
   if (!(utilization >= 0 && utilization <= 1)) {
     fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
   }
+  if (mtp.size() > std::size_t{max_layers}) fail(concat(mtp.size(), " layers that predict further tokens are too many"));
   if (has_kinds()) return check_kinds();
   check_experts();
   check_latent();
   check_details();
+  if (!mtp.empty()) decoder().check();
 }
 
 TAWPIPE_INLINE void Transformer::check_kinds() const {
   const Model model = decoder();
   model.check();
+  for (const LayerKind& kind : kinds) {
+    for (const Operator& op : kind.operators(hidden)) {
+      const std::int64_t copies = op.kind == Operator::Kind::route ? 1 : op.copies;
+      if (std::max(op.in, op.out) * copies > max_intermediate)
+        fail(concat("layers of kind ", quote(kind.name), " have ", std::max(op.in, op.out) * copies,
+                    " numbers of a token side by side; the most is ", max_intermediate));
+    }
+  }
   if (std::cmp_not_equal(pattern.size(), layers)) fail(concat("its pattern has ", pattern.size(), " layers, not ", layers));
   if (parameters() > max_parameters) fail(concat(parameters(), " parameters are too many; the most is ", max_parameters));
   if ((code != LayerCode::megatron && code != LayerCode::megatron_unfused) || !fused_attention)

@@ -17,6 +17,7 @@
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/workload.hpp"
+#include "tawpipe/report/detail/schedule_json_decoder.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -30,63 +31,6 @@ inline Bytes read_bytes(JsonValue value) {
   const Bytes bytes = value.parsed([](const std::string& text) { return parse_bytes(text.substr(0, 40)); });
   if (bytes > Bytes{max_json_bytes}) value.fail(concat("expected at most ", max_json_bytes, " bytes"));
   return bytes;
-}
-
-/// A model by its name (`tawpipe list models`), or by its sizes.
-inline Transformer read_model(JsonValue value) {
-  if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
-  value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
-             "fused_attention", "fused_swiglu", "code", "early_stop", "edges_count_as_layers", "products", "narrow_gathers",
-             "utilization", "utilization_source", "experts", "experts_per_token", "shared_width", "expert_groups",
-             "groups_per_token", "dense_layers", "dense_width", "query_rank", "key_value_rank", "rope_width", "value_size",
-             "window", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "shared_gate");
-  Transformer model;
-  const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
-  if (const auto text = value.find("name")) model.name = text->label();
-  size("layers", model.layers);
-  size("hidden", model.hidden);
-  size("heads", model.heads);
-  model.kv_heads = model.heads;
-  if (value.has("kv_heads")) size("kv_heads", model.kv_heads);
-  if (value.has("head_dim")) size("head_dim", model.head_dim.emplace());
-  size("intermediate", model.intermediate);
-  size("vocab", model.vocab);
-  const auto size_if_given = [&](std::string_view key, int& into) {
-    if (value.has(key)) size(key, into);
-  };
-  size_if_given("experts", model.experts);
-  size_if_given("experts_per_token", model.experts_per_token);
-  size_if_given("shared_width", model.shared_width);
-  size_if_given("expert_groups", model.expert_groups);
-  size_if_given("groups_per_token", model.groups_per_token);
-  size_if_given("dense_layers", model.dense_layers);
-  size_if_given("dense_width", model.dense_width);
-  size_if_given("query_rank", model.query_rank);
-  size_if_given("key_value_rank", model.key_value_rank);
-  size_if_given("rope_width", model.rope_width);
-  size_if_given("value_size", model.value_size);
-  size_if_given("window", model.window);
-  if (const auto bias = value.find("qkv_bias")) model.qkv_bias = bias->boolean();
-  if (const auto bias = value.find("output_bias")) model.output_bias = bias->boolean();
-  if (const auto bias = value.find("mlp_bias")) model.mlp_bias = bias->boolean();
-  if (const auto gate = value.find("shared_gate")) model.shared_gate = gate->boolean();
-  if (const auto norm = value.find("qk_norm")) {
-    if (norm->text() != "head" && norm->text() != "width") norm->expected("head or width");
-    model.qk_norm = norm->text() == "head" ? QkNorm::head : QkNorm::width;
-  }
-  if (const auto tied = value.find("tied")) model.tied = tied->boolean();
-  if (const auto gated = value.find("gated")) model.gated = gated->boolean();
-  if (const auto counts = value.find("edges_count_as_layers")) model.edges_count_as_layers = counts->boolean();
-  if (const auto products = value.find("products")) model.products = products->parsed(parse_product_format);
-  if (const auto narrow = value.find("narrow_gathers")) model.narrow_gathers = narrow->boolean();
-  if (const auto fused = value.find("fused_attention")) model.fused_attention = fused->boolean();
-  if (const auto fused = value.find("fused_swiglu")) model.fused_swiglu = fused->boolean();
-  if (const auto code = value.find("code")) model.code = code->parsed(parse_layer_code);
-  if (const auto stops = value.find("early_stop")) model.early_stop = stops->boolean();
-  if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
-  if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
-  if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
-  return model;
 }
 
 inline void read_stage_number(JsonValue value, std::int64_t& into) { into = value.whole<std::int64_t>(0, max_json_parameters); }
@@ -111,23 +55,28 @@ inline ParameterNames read_names(JsonValue list) {
   return names;
 }
 
+/// Whether a model's sizes are a decoder's: it says so, or they have the names of all that each has.
+inline bool is_decoder(JsonValue model) {
+  const bool has_layers = model.has("kinds") || model.has("mtp");
+  const auto sizes = model.find("sizes");
+  if (const auto says = model.find("decoder")) {
+    if (!says->boolean() && has_layers) says->fail("a model that has kinds of layers or further tokens' is a decoder");
+    return says->boolean();
+  }
+  return has_layers || (sizes && names_decoder([&](std::string_view key) { return sizes->has(key); }));
+}
+
 /// The parts of a model of any kind, as written by the writer. `norm_parameters` is that of older
 /// files, without names.
 inline LayerStack read_layer_stack(JsonValue value) {
   value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "blocks", "keys", "token_ids",
-             "utilization", "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "pattern",
-             "other_layers", "head", "experts");
-  LayerStack model;
-  if (const auto text = value.find("name")) model.name = text->label();
-  model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
-  if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
-  if (const auto tied = value.find("tied")) model.tied = tied->boolean();
+             "utilization", "utilization_source", "decoder", "sizes", "kinds", "mtp", "embedding", "layer", "recompute_layers",
+             "kept_layer", "pattern", "other_layers", "head", "experts");
+  LayerStack model = read_stack(value);
   if (const auto waits = value.find("lookup_waits_in_layer")) model.lookup_waits_in_layer = waits->boolean();
   if (const auto blocks = value.find("blocks")) model.names = read_names(*blocks);
   if (const auto bytes = value.find("keys")) model.keys = read_bytes(*bytes);
   if (const auto number = value.find("token_ids")) model.token_ids = number->whole<std::int32_t>(0);
-  if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
-  if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
   const auto read_experts = [](JsonValue of, ParameterRange& into) {
     const auto range = of.find("experts");
     if (!range) return;
@@ -136,7 +85,9 @@ inline LayerStack read_layer_stack(JsonValue value) {
     into = {one(0), one(1)};
   };
   read_experts(value, model.experts);
-  if (const auto sizes = value.find("sizes")) {
+  if (is_decoder(value)) {
+    model.decoder = read_decoder(value, value.at("sizes"), model);
+  } else if (const auto sizes = value.find("sizes")) {
     for (const auto& [key, size] : sizes->members()) model.sizes.emplace_back(key, size.whole<std::int64_t>(0));
   }
   const auto read_part = [](JsonValue of, std::string_view key, StageWork& part) {
@@ -166,31 +117,24 @@ inline LayerStack read_layer_stack(JsonValue value) {
     }
     if (model.others.size() > 255) kinds->fail("has more than 255 kinds of layers");
   }
-  if (const auto runs = value.find("pattern")) {
-    for (const JsonValue run : *runs) {
-      run.of_size(2, "a kind and how many layers in a row are of it, such as [1, 3]");
-      const auto left = model.layers - static_cast<std::int32_t>(model.pattern.size());
-      model.pattern.insert(model.pattern.end(), run[1].whole<std::size_t>(1, static_cast<std::size_t>(std::max(1, left))),
-                           run[0].whole<std::uint8_t>(0, static_cast<std::uint8_t>(model.others.size())));
-    }
-  }
+  if (const auto runs = value.find("pattern")) model.pattern = read_pattern(*runs, model.layers, model.others.size() + 1);
   read_part(value, "head", model.last_edge);
   return model;
 }
 
-/// The kernels of a decoder that was written part by part, and its names if the file has none.
+/// What a file leaves out of a decoder that was written part by part: kernels, and what older files did
+/// not say.
 inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompute) {
-  const std::optional<Transformer> decoder = transformer_of(stack);
-  if (!decoder) return;
-  LayerStack made = layer_stack(*decoder, batch, recompute);
+  LayerStack made = layer_stack(*stack.decoder, batch, recompute);
   if (stack.names == ParameterNames{}) stack.names = std::move(made.names);
   stack.edges_count_as_layers = made.edges_count_as_layers;
   stack.shard_copies = made.shard_copies;
-  stack.experts = made.experts;
   stack.gathered_bytes = made.gathered_bytes;
+  if (stack.last_edge.parameters == made.last_edge.parameters) stack.last_edge_experts = made.last_edge_experts;
+  if (stack.experts.count() == 0 && stack.layer.parameters == made.layer.parameters) stack.experts = made.experts;
+  if (stack.others.size() != made.others.size()) return;
   std::vector<StageWork*> parts;
   LayerStack::for_each_part(made, [&](const char*, StageWork& part) { parts.push_back(&part); });
-  if (stack.others.size() != made.others.size()) return;
   std::size_t next = 0;
   LayerStack::for_each_part(stack, [&](const char*, StageWork& part) { part.kernels = std::move(parts[next++]->kernels); });
 }
@@ -216,17 +160,22 @@ inline Workload read_workload(JsonValue value, int ranks) {
   const JsonValue model = value.at("model");
   Recompute recompute = Recompute::none;
   if (const auto text = value.find("recompute")) recompute = text->enumerator<Recompute>(3, "recomputation");
-  std::optional<LayerStack> parts;
-  std::optional<Transformer> decoder;
-  if (model.is_object() && model.has("layer")) {
+  LayerStack parts;
+  if (model.is_text()) {
+    parts.decoder = model.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
+  } else if (model.has("layer")) {
     parts = read_layer_stack(model);
   } else {
-    decoder = read_model(model);
+    parts.decoder = read_decoder(model, model, read_stack(model));
   }
   std::optional<Workload> workload;
   try {
-    if (parts) add_kernels(*parts, batch, recompute);
-    workload.emplace(parts ? *parts : layer_stack(*decoder, batch, recompute), batch, recompute);
+    if (parts.layers == 0) {
+      parts = layer_stack(*parts.decoder, batch, recompute);
+    } else if (parts.decoder) {
+      add_kernels(parts, batch, recompute);
+    }
+    workload.emplace(std::move(parts), batch, recompute);
   } catch (const InputError& error) {
     value.fail(error.what());
   }

@@ -19,6 +19,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/chrome_trace.hpp"  // json_string
 #include "tawpipe/report/detail/schedule_json_bodies.hpp"
+#include "tawpipe/report/detail/schedule_json_decoder.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -201,14 +202,19 @@ class ScheduleJsonWriter {
     field("token_ids", model.token_ids);
     if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
     if (!model.utilization_source.empty()) add(R"(,"utilization_source":{})", json_string(model.utilization_source));
+    auto sizes = model.decoder ? sizes_of(*model.decoder) : model.sizes;
+    const auto has = [&](std::string_view key) {
+      return std::any_of(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == key; });
+    };
+    if (!model.decoder && names_decoder(has)) add(R"(,"decoder":false)");
     const char* separator = R"(,"sizes":{)";
-    auto sizes = model.sizes;
     std::sort(sizes.begin(), sizes.end());
     for (const auto& [key, size] : sizes) {
       add("{}{}:{}", separator, json_string(key), size);
       separator = ",";
     }
-    if (!model.sizes.empty()) buffer_ += '}';
+    if (!sizes.empty()) buffer_ += '}';
+    if (model.decoder) write_kinds(*model.decoder, buffer_);
     if (model.recompute_layers > 0) add(R"(,"recompute_layers":{})", model.recompute_layers);
     write_part(",", "embedding", model.first_edge);
     write_part(",", "layer", model.layer);
