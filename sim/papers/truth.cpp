@@ -9,6 +9,8 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
+#include "tawpipe/model/layer_kind.hpp"
+#include "tawpipe/model/model.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/search/job_fields.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
@@ -118,6 +120,32 @@ std::optional<Transformer> known_model(const TruthRow& row) {
   return found;
 }
 
+/// gpt-oss with what its preset leaves out: a window of 128 in every second layer, sinks, biases, bounded
+/// functions, and positions scaled by YaRN. Source: Megatron-Bridge, models/gpt_oss/gpt_oss_provider.py.
+Transformer whole_gpt_oss(const Transformer& sizes) {
+  const Attention full{.heads = sizes.heads,
+                       .kv_heads = sizes.kv_heads,
+                       .head_dim = static_cast<int>(sizes.head_size()),
+                       .scaled = true,
+                       .sinks = true,
+                       .qkv_bias = true,
+                       .output_bias = true};
+  Attention window = full;
+  window.window = 128;
+  const Mixture experts{.experts = sizes.experts,
+                        .per_token = sizes.experts_per_token,
+                        .width = sizes.intermediate,
+                        .bias = true,
+                        .bounded = true,
+                        .router_bias = true};
+  Model model{.name = sizes.name,
+              .hidden = sizes.hidden,
+              .vocab = sizes.vocab,
+              .kinds = {{.name = "window", .sublayers = {window, experts}}, {.name = "full", .sublayers = {full, experts}}}};
+  for (int layer = 0; layer < sizes.layers; ++layer) model.pattern.push_back(static_cast<std::uint8_t>(layer % 2));
+  return Transformer::of(model);
+}
+
 /// The experts of a mixture, or why they cannot be expressed.
 std::string take_experts(const TruthRow& row, Transformer& model) {
   model.experts = row.experts;
@@ -125,7 +153,7 @@ std::string take_experts(const TruthRow& row, Transformer& model) {
   model.gated = true;
   if (const std::optional<Transformer> known = known_model(row)) {
     const int vocab = model.vocab;
-    model = *known;
+    model = known->name == "gpt-oss-120b" ? whole_gpt_oss(*known) : *known;
     model.name = row.model;
     model.vocab = vocab;
   } else if (has(lower_case(row.model), "deepseek")) {
@@ -284,6 +312,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
   cost.held_sms = measured_held_sms(*device);  // sends: docs/accuracy.md
+  // Megatron-Bridge's moe_hybridep_num_sms (scripts/performance/utils/overrides.py).
+  if (has(overlap, "moe_flex_dispatcher_backend=hybridep")) cost.held_sms.expert_ctas = 32;
   const DeviceCurves& curves = curves_of(known_device(device->name).sm);
   double forward = curves.attention;
   double backward = curves.attention_backward;

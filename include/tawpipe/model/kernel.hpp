@@ -54,6 +54,11 @@ struct KernelSplit {
   int expert = 1;              ///< ranks with sequences of their own
   bool whole_experts = false;  ///< all of these ranks have experts of their own
   bool sequence_parallel = true;
+  /// of whole experts: each rank gets a copy of a token for each of its experts, ordered by the ranks
+  /// that sent them, not by experts
+  bool sends_copies = false;
+  /// of whole experts to whose ranks a token is sent once: tokens that a rank gets for each of its own
+  double arriving = 1;
 
   int ranks() const { return tensor * context * expert; }
 };
@@ -90,6 +95,7 @@ struct Kernel {
   bool of_weights = false;
   bool of_edge = false;           ///< of the embedding or the head, not of a layer
   bool of_experts = false;        ///< of routed experts: a product of each, or their tokens' copies
+  bool padded = false;            ///< experts' tokens are a multiple of some number: their copies are padded
   bool before_blackwell = false;  ///< only on devices of a compute capability below 10.0
   bool pytorch = false;           ///< attention by PyTorch's own kernel
   bool aligned = false;           ///< a product whose operands are padded to whole 16 bytes a row
@@ -100,7 +106,12 @@ struct Kernel {
   std::int64_t k = 0;
   std::int64_t batch = 1;
   double bytes = 0;
-  double share = 1;  ///< the part of it that runs, where this is of a step of a stage's body
+  /// Of copies of tokens for `batch` experts, bytes of one token's numbers, and how many of them
+  /// there are; 0: this moves no such copies.
+  double token_bytes = 0;
+  std::int32_t copies = 0;
+  double reordered = 0;  ///< of `bytes`, those that ranks with experts of their own move in addition
+  double share = 1;      ///< the part of it that runs, where this is of a step of a stage's body
   /// the operator of its kind of layers (LayerKind::operators), or the edge's part; -1: unknown
   std::int16_t op = -1;
   std::uint8_t layer_kind = 0;  ///< LayerPattern
@@ -108,13 +119,24 @@ struct Kernel {
   /// One rank's part of it. Traffic of tokens is divided by context and expert, and any by tensor
   /// where by_tensor is n or, with sequence parallelism, m (ranks divide the tokens). Sequences are
   /// those of attention's batch, and otherwise tokens. With whole experts all ranks divide them, and
-  /// each expert has all of its tokens on one.
+  /// each expert has all of its tokens on one. What they are sent they then put in the order of their
+  /// experts: copies that are ordered by senders are read and written once more, if a rank has several
+  /// experts, and once more where they are padded; tokens that are sent once are copied for each
+  /// expert where they arrive, so that all that arrive are read (to experts) or written (back).
+  /// Source: Megatron-LM, core/transformer/moe/token_dispatcher.py: dispatch_postprocess and
+  /// combine_preprocess (sort_chunks_by_idxs), _DeepepManager.get_permuted_hidden_states_by_experts;
+  /// experts.py: quantization_padding (Transformer Engine, module/fp8_padding.py).
   Kernel split(const KernelSplit& by) const {
     Kernel part = *this;
     if (of_experts && by.whole_experts) {
       part.divide(Dimension::batch, by.ranks());
       part.bytes = bytes / by.ranks();
       part.singles = (singles + by.ranks() - 1) / by.ranks();
+      if (token_bytes == 0 || by.ranks() == 1) return part;
+      const int again = by.sends_copies ? (part.batch > 1 ? 1 : 0) + (padded ? 1 : 0) : 0;
+      part.reordered = token_bytes * (by.sends_copies ? 2.0 * copies * again : by.arriving - 1) / by.ranks();
+      part.bytes += part.reordered;
+      part.launches += again;
       return part;
     }
     const bool attends = kind == Kind::attention || kind == Kind::attention_backward || by_tensor == Dimension::batch;

@@ -24,6 +24,7 @@ struct Attention {
   int head_dim = 0;          ///< of queries and keys
   int value_dim = 0;         ///< of values; 0: head_dim
   int turned = -1;           ///< numbers of a head that rotary embedding turns; -1: all, 0: none
+  bool scaled = false;       ///< and multiplies by YaRN's factor of attention (arXiv:2309.00071, eq. 22)
   int window = 0;            ///< tokens that a token attends to, with itself; 0: all before it
   int chunk = 0;             ///< a token attends to those of its own chunk; 0: to all before it
   bool sinks = false;        ///< a number a head, which the softmax counts as a score
@@ -95,6 +96,7 @@ struct Mixture {
   int shared_width = 0;  ///< of the expert that every token passes; 0: none
   MlpFunction function = MlpFunction::gated;
   bool bias = false;         ///< of the experts' products
+  bool bounded = false;      ///< the products that a gated function reads are bounded first (gpt-oss)
   bool router_bias = false;  ///< of the router's
   bool shared_gate = false;  ///< a product [1, H] scales the shared expert's result
   int latent = 0;            ///< width of the vector that experts read and give; 0: the hidden state

@@ -64,6 +64,8 @@ struct Operator {
   std::int64_t value = 0;      ///< and of its value
   std::int64_t reach = 0;      ///< tokens that one reads beside all others before it; 0: all
   bool chunks = false;         ///< `reach` is the length of chunks that do not see each other
+  /// a function whose inputs are bounded first, or rotary positions that are scaled too (YaRN)
+  bool scaled = false;
   Split needs = Split::tokens;
   Split gives = Split::tokens;
   std::array<std::int8_t, 4> from = {-1, -1, -1, -1};  ///< operators; -1: none

@@ -177,7 +177,8 @@ inline LayerStack layers_of_rank(const Transformer& model, const Batch& batch, R
 inline StageWork shared_work(const StageWork& stage, const Transformer& model, const Batch& batch, Recompute recompute,
                              const LayerStack& whole, const LayerStack& layers, const Sharing& sharing) {
   StageWork work = stage;
-  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.kernels());
+  const KernelSplit split = kernel_split(model, sharing);
+  for (Kernel& kernel : work.kernels) kernel = kernel.split(split);
   if (sharing.ranks() == 1) return work;
   const auto part = [](std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; };
   const std::int64_t stream = batch.tokens() * model.hidden * size_bytes(model.dtype);
@@ -204,6 +205,10 @@ inline StageWork shared_work(const StageWork& stage, const Transformer& model, c
   for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), sharing.ranks())};
   for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight})
     *flops = *flops / static_cast<double>(sharing.ranks());
+  for (const Kernel& kernel : work.kernels) {
+    Bytes& traffic = kernel.pass == KernelPass::forward ? work.forward_traffic : work.backward_traffic;
+    traffic += Bytes{static_cast<std::int64_t>(kernel.count * kernel.reordered)};
+  }
   if (model.has_kinds()) return work;
   add_routed_copies(work, model, batch, recompute, sharing);
   add_token_copies(work, model, batch, recompute, sharing);

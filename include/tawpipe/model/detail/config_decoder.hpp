@@ -27,6 +27,7 @@ inline Attention attention_of(ConfigReading& reading) {
                       .kv_heads = model.kv_heads,
                       .head_dim = static_cast<int>(model.head_size()),
                       .value_dim = model.value_size,
+                      .scaled = reading.type.expert_bias,  // gpt-oss's class has YaRN
                       .sinks = reading.type.sinks,
                       .gate = reading.type.output_gate || reading.type.is_unknown()
                                   ? reading.flag("attn_output_gate", reading.type.output_gate)
@@ -144,6 +145,7 @@ inline void build_decoder(ConfigReading& reading, const LayerLetters& letters, N
                         .shared_width = model.shared_width,
                         .function = function_of(reading),
                         .bias = type.expert_bias || model.mlp_bias,
+                        .bounded = type.expert_bias,
                         .router_bias = type.expert_bias,
                         .shared_gate = model.shared_gate,
                         .latent = type.does_read(mamba) && model.is_routed() ? reading.size("moe_latent_size", 0) : 0};

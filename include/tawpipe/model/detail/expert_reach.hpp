@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tawpipe/model/kernel.hpp"
+#include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -36,6 +38,16 @@ inline double part_reaching(const Transformer& model, int some) {
             chance_of_none(of_group * model.groups_per_token, among, model.experts_per_token);
   }
   return 1 - none;
+}
+
+/// How ranks share a model's kernels, with what arrives at those that have experts of their own.
+inline KernelSplit kernel_split(const Transformer& model, const Sharing& sharing) {
+  KernelSplit split = sharing.kernels();
+  if (!sharing.whole_experts || sharing.ranks() == 1) return split;
+  split.sends_copies = sharing.dispatch == ExpertDispatch::all_to_all;
+  const int of_rank = model.experts / sharing.ranks();
+  if (!split.sends_copies) split.arriving = sharing.ranks() * part_reaching(model, of_rank);
+  return split;
 }
 
 }  // namespace tawpipe::inline v0::detail

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/model/detail/body_steps.hpp"
+#include "tawpipe/model/detail/expert_reach.hpp"
 #include "tawpipe/model/detail/operator_reading.hpp"
 #include "tawpipe/model/kernel.hpp"
 #include "tawpipe/model/operator.hpp"
@@ -27,7 +28,8 @@ class KindOfRank {
   KindOfRank(OperatorReading reading, std::uint8_t number, const std::vector<Kernel>& kernels, const Sharing& sharing)
       : reading_{std::move(reading)}, number_{number}, sharing_{sharing} {
     kernels_.reserve(kernels.size());
-    for (const Kernel& kernel : kernels) kernels_.push_back(kernel.split(sharing.kernels()));
+    const KernelSplit split = kernel_split(reading_.model(), sharing);
+    for (const Kernel& kernel : kernels) kernels_.push_back(kernel.split(split));
     const std::vector<Operator>& ops = list();
     sublayer_.assign(ops.size(), 0);
     sums_.assign(ops.size(), 0);

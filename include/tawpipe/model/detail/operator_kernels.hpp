@@ -113,6 +113,7 @@ class OperatorKernels {
     add(KernelPass::backward_input, rows, op.in, out, back(Dimension::m, Dimension::k, Dimension::n), Dimension::m);
     add(KernelPass::backward_weight, out, op.in, rows, back(Dimension::k, Dimension::m, Dimension::n), Dimension::k);
     if (is_narrow(format_of(i))) model_.is_torchtitan() ? add_torchao_casts(list, i) : add_casts(list, i, out);
+    if (op.is_of_experts() && op.vectors > 0 && !is_inward(i)) add_expert_biases(list, i);
     add_weights(list, i, KernelPass::backward_weight, static_cast<double>(model_.added_bytes() * op.in * out * op.count));
   }
   void add_traffic(std::vector<Kernel>& list, std::size_t i, KernelPass pass, double bytes, Dimension by, int launches) const {
@@ -133,8 +134,29 @@ class OperatorKernels {
   static double swizzled_bytes(ProductFormat format) {
     return format == ProductFormat::mxfp8 ? 2.0 / 32 : format == ProductFormat::nvfp4 ? 2.0 / 16 : 0;
   }
+  /// Biases of what experts give, which must be scaled by the router's probabilities as the results are,
+  /// so that no product can add them: each expert has operators of its own, of which a token's copy takes
+  /// 6 numbers a number, 2 launches an expert (bias x probability written; read, added to the result,
+  /// written; joined: read, written), and in the backward 8, 4 launches an expert (gradient x
+  /// probability read, written, summed over tokens; gradient x bias the same, over the width; gradients
+  /// joined). Biases before the function are added and summed by the products.
+  /// Source: Megatron-LM, core/transformer/moe/experts.py: TEGroupedMLP._apply_bias; Transformer Engine,
+  /// module/grouped_linear.py.
+  void add_expert_biases(std::vector<Kernel>& list, std::size_t i) const {
+    const Operator& op = list_[i];
+    const double numbers = tokens_ * op.copies * static_cast<double>(op.out);
+    const auto add = [&](KernelPass pass, double each, int singles) {
+      add_traffic(list, i, pass, each * element_ * numbers, Dimension::none, 1);
+      list.back().singles = static_cast<std::int32_t>(op.count) * singles;
+    };
+    add(KernelPass::forward, 6, 2);
+    if (reading_.runs_again(i)) add(KernelPass::recompute, 6, 2);
+    add(KernelPass::backward_input, 8, 4);
+  }
   /// Casts of a product's input and of its result's gradient, as Transformer Engine does: half of them
-  /// by the kernel that makes them (a norm), all written in both layouts. The 4-bit format also has a
+  /// by the kernel that makes them (a norm), all written in both layouts. No kernel that makes what
+  /// experts' products read casts it (copies of tokens, the function times the router's probabilities), so
+  /// all of it is read, where a tensor has a scale for that first. The 4-bit format also has a
   /// scale for the whole tensor, in addition to those of 16 numbers (NVFP4BlockScaling), so all are read
   /// once for the maximum and once more to be cast. Of experts' products each expert has kernels of its
   /// own: one that casts, before it one for the maximum where a tensor has a scale, and for each
@@ -144,8 +166,10 @@ class OperatorKernels {
   void add_casts(std::vector<Kernel>& list, std::size_t i, std::int64_t out) const {
     const Operator& op = list_[i];
     const bool twice = format_of(i) == ProductFormat::nvfp4;
-    const double each = ((twice ? 2 * element_ : 1) + 2 * bytes_of(format_of(i))) * tokens_ * op.copies;
-    const int launches = is_inward(i) ? 0 : twice ? 2 : 1;
+    const bool read_twice = has_scale_of_tensor(format_of(i)) && (twice || op.is_of_experts());
+    const double read = read_twice ? 2 * element_ : op.is_of_experts() ? element_ : 1;
+    const double each = (read + 2 * bytes_of(format_of(i))) * tokens_ * op.copies;
+    const int launches = is_inward(i) && !op.is_of_experts() ? 0 : read_twice ? 2 : 1;
     const double input = static_cast<double>(op.in) * each;
     const auto add = [&](KernelPass pass, double bytes, int singles) {
       add_traffic(list, i, pass, bytes, Dimension::n, launches);
@@ -276,6 +300,16 @@ class OperatorKernels {
     times(chunk, op.value, op.key, delta ? 2 : 1);
     times(op.key, op.value, chunk, 1);
   }
+  /// What ranks with experts of their own move in addition (Kernel::split). In 8 and 4 bits tokens of an
+  /// expert are a multiple of 16 or 32.
+  void add_copies(Kernel& kernel, std::size_t i) const {
+    const Operator& op = list_[i];
+    kernel.of_experts = true;
+    kernel.padded = is_narrow(model_.products);
+    kernel.batch = list_[static_cast<std::size_t>(op.from[1])].in;
+    kernel.copies = op.copies;
+    kernel.token_bytes = element_ * tokens_ * static_cast<double>(op.in);
+  }
   /// Launches of an operator's memory-bound work. A router's softmax and its choice are kernels in
   /// float32. Source: Megatron-LM, core/transformer/moe/moe_utils.py: permute, unpermute,
   /// topk_routing_with_score_function.
@@ -287,7 +321,7 @@ class OperatorKernels {
     const OperatorReading::Moved moved = reading_.moved_by(i);
     const auto add = [&](KernelPass pass, double bytes, Dimension of, int launches) {
       add_traffic(list, i, pass, bytes * tokens_, of, launches);
-      if (bytes > 0) list.back().of_experts = routed;
+      if (bytes > 0 && routed) add_copies(list.back(), i);
     };
     add(KernelPass::forward, moved.forward, by, launches_of(op.kind));
     if (reading_.runs_again(i)) add(KernelPass::recompute, moved.forward, by, launches_of(op.kind));

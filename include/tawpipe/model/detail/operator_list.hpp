@@ -62,8 +62,8 @@ class OperatorList {
         k = norm("attention.k_norm", k, Split::width, head ? of.head_dim : key);
       }
       if (turned > 0) {
-        q = rotary(q, query, of.heads * turned);
-        k = rotary(k, key, of.kv_heads * turned);
+        q = rotary(q, query, of.heads * turned, of.scaled);
+        k = rotary(k, key, of.kv_heads * turned, of.scaled);
       }
     }
     const int index = of.index_heads > 0 ? add_index(of, input, short_query) : -1;
@@ -127,7 +127,9 @@ class OperatorList {
     count_ = of.experts;
     copies_ = of.per_token;
     routed_ = true;
+    bounded_ = of.bounded;
     int result = mlp(expert_names, token, of.width, of.function, of.bias);
+    bounded_ = false;
     count_ = copies_ = 1;
     routed_ = false;
     result = add({.kind = Kind::combine, .in = width, .out = width, .copies = of.per_token, .needs = Split::experts},
@@ -190,8 +192,9 @@ class OperatorList {
                 .gives = split},
                {of});
   }
-  int rotary(int of, std::int64_t width, std::int64_t turned) {
-    return add({.kind = Kind::rotary, .in = turned, .out = width, .needs = Split::width, .gives = Split::width}, {of});
+  int rotary(int of, std::int64_t width, std::int64_t turned, bool scaled = false) {
+    return add({.kind = Kind::rotary, .in = turned, .out = width, .scaled = scaled, .needs = Split::width, .gives = Split::width},
+               {of});
   }
   int convolution(std::string_view name, int of, int taps, bool bias) {
     const std::int64_t channels = width_of(of);
@@ -225,6 +228,7 @@ class OperatorList {
                 .out = width,
                 .count = count_,
                 .copies = copies_,
+                .scaled = bounded_,
                 .needs = Split::width,
                 .gives = Split::width},
                {of, gate});
@@ -255,7 +259,8 @@ class OperatorList {
   bool norm_bias_;
   std::int32_t count_ = 1;
   std::int32_t copies_ = 1;
-  bool routed_ = false;  ///< products are of experts with a router before them
+  bool routed_ = false;   ///< products are of experts with a router before them
+  bool bounded_ = false;  ///< Mixture::bounded
   std::vector<Operator> list_;
 };
 

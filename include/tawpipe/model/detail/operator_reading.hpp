@@ -103,13 +103,14 @@ class OperatorReading {
       case Kind::sum:
         return numbers(in, by.sum);
       case Kind::rotary:
-        return numbers(out, by.rotary);
+        return numbers(out, op.scaled ? by.rotary + by.scaling : by.rotary);
       case Kind::attention:
         return numbers(out, by.copies);
       case Kind::convolution:
         return moved(in, 2, 3);
       case Kind::function:
-        return numbers(in, op.from[1] < 0 ? by.function : by.gated);
+        if (op.from[1] < 0) return numbers(in, by.function);
+        return numbers(in, op.scaled ? by.gated + by.bounds : by.gated);
       case Kind::route:
         return moved(static_cast<double>(op.in), 5, 5);
       case Kind::dispatch:
