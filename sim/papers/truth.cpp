@@ -9,13 +9,11 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/torchtitan.hpp"
-#include "tawpipe/model/layer_kind.hpp"
-#include "tawpipe/model/model.hpp"
-#include "tawpipe/model/models.hpp"
 #include "tawpipe/search/job_fields.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
+#include "truth_experts.hpp"
 
 namespace tawpipe::sim {
 
@@ -101,67 +99,6 @@ int vocabulary_of(const TruthRow& row) {
   return row.source == "zero_bubble" ? 32000 : 51200;
 }
 
-/// The known model that a row's name begins with, with the sizes that it gives, for those that no
-/// column has.
-std::optional<Transformer> known_model(const TruthRow& row) {
-  std::string text = lower_case(row.model);
-  std::replace(text.begin(), text.end(), '_', '-');
-  std::optional<Transformer> found;
-  std::size_t longest = 0;
-  for (const models::ModelPreset& preset : models::all()) {
-    if (!text.starts_with(preset.name) || preset.name.size() < longest) continue;
-    const Transformer model = preset.make();
-    const bool same = model.layers == row.layers && model.hidden == row.hidden && model.heads == row.heads &&
-                      model.experts == row.experts && model.experts_per_token == row.topk;
-    if (!same) continue;
-    longest = preset.name.size();
-    found = model;
-  }
-  return found;
-}
-
-/// gpt-oss with what its preset leaves out: a window of 128 in every second layer, sinks, biases, bounded
-/// functions, and positions scaled by YaRN. Source: Megatron-Bridge, models/gpt_oss/gpt_oss_provider.py.
-Transformer whole_gpt_oss(const Transformer& sizes) {
-  const Attention full{.heads = sizes.heads,
-                       .kv_heads = sizes.kv_heads,
-                       .head_dim = static_cast<int>(sizes.head_size()),
-                       .scaled = true,
-                       .sinks = true,
-                       .qkv_bias = true,
-                       .output_bias = true};
-  Attention window = full;
-  window.window = 128;
-  const Mixture experts{.experts = sizes.experts,
-                        .per_token = sizes.experts_per_token,
-                        .width = sizes.intermediate,
-                        .bias = true,
-                        .bounded = true,
-                        .router_bias = true};
-  Model model{.name = sizes.name,
-              .hidden = sizes.hidden,
-              .vocab = sizes.vocab,
-              .kinds = {{.name = "window", .sublayers = {window, experts}}, {.name = "full", .sublayers = {full, experts}}}};
-  for (int layer = 0; layer < sizes.layers; ++layer) model.pattern.push_back(static_cast<std::uint8_t>(layer % 2));
-  return Transformer::of(model);
-}
-
-/// The experts of a mixture, or why they cannot be expressed.
-std::string take_experts(const TruthRow& row, Transformer& model) {
-  model.experts = row.experts;
-  model.experts_per_token = row.topk;
-  model.gated = true;
-  if (const std::optional<Transformer> known = known_model(row)) {
-    const int vocab = model.vocab;
-    model = known->name == "gpt-oss-120b" ? whole_gpt_oss(*known) : *known;
-    model.name = row.model;
-    model.vocab = vocab;
-  } else if (has(lower_case(row.model), "deepseek")) {
-    return "the row does not say: latent attention's sizes, experts' width";
-  }
-  return {};
-}
-
 /// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters
 /// that the row prints (without one: a gate unless the MLP is four times as wide, untied).
 std::variant<Transformer, std::string> model_of(const TruthRow& row) {
@@ -236,6 +173,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   // fp8_param_gather of NVIDIA's recipes in 8 bits, but not by blocks (Megatron-Bridge, mixed_precision.py).
   const bool recipe = software_of(row) == Software::megatron && !is_fsdp(row);
   model.narrow_weights = recipe && (model.products == ProductFormat::fp8 || model.products == ProductFormat::mxfp8);
+  model.fused_experts = has(row.overlap, "cutedsl_fused_grouped_mlp=True") && model.products == ProductFormat::mxfp8;
   model.narrow_gathers = has(precision, "fp8 all-gather");  // off by default: torchtitan, config/job_config.py
   try {
     model.check();
@@ -313,7 +251,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
   KernelCost cost;
   cost.held_sms = measured_held_sms(*device);  // sends: docs/accuracy.md
   // Megatron-Bridge's moe_hybridep_num_sms (scripts/performance/utils/overrides.py).
-  if (has(overlap, "moe_flex_dispatcher_backend=hybridep")) cost.held_sms.expert_ctas = 32;
+  const bool hybrid = sends_by_hybridep(row, overlap);
+  if (hybrid) cost.held_sms.expert_ctas = 32;
   const DeviceCurves& curves = curves_of(known_device(device->name).sm);
   double forward = curves.attention;
   double backward = curves.attention_backward;
@@ -362,8 +301,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row, bool with_
     problem.mesh.data = row.dp() / problem.mesh.expert;
     // Megatron-Bridge sets delay_wgrad_compute with it (scripts/performance/utils/overrides.py).
     if (has(overlap, "moe_a2a_overlap=true")) set_job_field(problem, "overlap-expert-all-to-all", "delayed");
-    const auto backend = [&](const char* name) { return has(overlap, concat("moe_flex_dispatcher_backend=", name)); };
-    if (backend("deepep") || backend("hybridep")) set_job_field(problem, "expert-dispatch", "deepep");
+    if (hybrid || has(overlap, "moe_flex_dispatcher_backend=deepep")) set_job_field(problem, "expert-dispatch", "deepep");
   }
   // Megatron-LM's --cp-comm-type is p2p; PyTorch gathers (_cp_options.rotate_method), as did Llama 3.
   if (!fsdp) problem.context_exchange = ContextExchange::ring;

@@ -76,6 +76,11 @@ struct Transformer {
   /// Weights of layers live in the products' 8 bits, without a copy in 16, which the optimizer's in 32
   /// replaces. Source: Megatron-LM, --fp8-param-gather; Transformer Engine, fp8_model_init.
   bool narrow_weights = false;
+  /// Experts' gate, up and function are one kernel, and so are the gradients of down's input and of the
+  /// function, which cast what they give; with `products` mxfp8, from Blackwell on.
+  /// Source: Transformer Engine 2.14, pytorch/ops/fused/grouped_mlp.py; Megatron-LM,
+  /// --use-transformer-engine-op-fuser with NVTE_CUTEDSL_FUSED_GROUPED_MLP=1.
+  bool fused_experts = false;
   /// when it is cut into stages, embedding and loss each count as a layer
   bool edges_count_as_layers = false;
   /// SwiGLU; false: up and down with one function between them, as GPT's GELU

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "support/refusal.hpp"
 #include "tawpipe/model/detail/expert_reach.hpp"
 #include "tawpipe/model/layer_kind.hpp"
 #include "tawpipe/model/operator_work.hpp"
@@ -123,6 +124,26 @@ TEST_CASE("no kernel that makes experts' tokens casts them, so that all are read
     CHECK(backward[2].bytes == Approx(of.experts * 24 * 24));
     CHECK(backward[3].bytes == Approx(of.experts * 24 * 8));
   }
+}
+
+TEST_CASE("a fused MLP of experts has no kernels of the function, of its casts, and of scales") {
+  Transformer model = model_in(ProductFormat::mxfp8);
+  model.fused_experts = true;
+  for (const KernelPass pass : passes) CHECK(traffic(model.layer_kind(), model, Operator::Kind::function, pass).empty());
+  constexpr double each = 4 + 1.0 / 16;
+  const auto products = [&](KernelPass pass) { return traffic(model.layer_kind(), model, Operator::Kind::product, pass); };
+  REQUIRE(products(KernelPass::forward).size() == 3);
+  CHECK(products(KernelPass::forward)[2].bytes == Approx(each * 24 * 8));  // what gate and up read
+  REQUIRE(products(KernelPass::backward_input).size() == 3);
+  CHECK(products(KernelPass::backward_input)[2].bytes == Approx(each * 24 * 8));  // the gradient of what down gives
+  CHECK(products(KernelPass::backward_weight).empty());
+  CHECK(support::refusal([&] { model.check(); }).empty());
+  model.products = ProductFormat::fp8;
+  CHECK(support::refusal([&] { model.check(); }) ==
+        "model 'tiny': a fused MLP of experts is known for products in mxfp8, not in fp8");
+  model.products = ProductFormat::mxfp8;
+  model.experts = model.experts_per_token = 0;  // an MLP that is not of experts is as without it
+  CHECK_FALSE(traffic(model.layer_kind(), model, Operator::Kind::function, KernelPass::forward).empty());
 }
 
 TEST_CASE("biases of what experts give, bounds and scaled positions are kernels of their own") {

@@ -20,7 +20,8 @@ namespace measured_step_test {
 namespace {
 
 Problem problem_of(const std::string& schedule) {
-  Problem problem{.cluster = cluster_named("dgx-h100*2"), .model = models::named("llama-2-7b"), .sequence = 4096, .global_batch = 32};
+  Problem problem{
+      .cluster = cluster_named("dgx-h100*2"), .model = models::named("llama-2-7b"), .sequence = 4096, .global_batch = 32};
   problem.schedules = {{schedule}};
   problem.microbatch_sizes = {1};
   problem.recomputes = {Recompute::none};

@@ -171,7 +171,9 @@ class OperatorKernels {
     const double each = (read + 2 * bytes_of(format_of(i))) * tokens_ * op.copies;
     const int launches = is_inward(i) && !op.is_of_experts() ? 0 : read_twice ? 2 : 1;
     const double input = static_cast<double>(op.in) * each;
+    const bool fused = op.is_of_experts() && model_.fused_experts;
     const auto add = [&](KernelPass pass, double bytes, int singles) {
+      if (fused && is_inward(i) == (pass == KernelPass::backward_input)) return;  // the function's kernel casts them
       add_traffic(list, i, pass, bytes, Dimension::n, launches);
       if (op.is_of_experts() && bytes > 0) list.back().singles = static_cast<std::int32_t>(op.count) * singles;
     };
@@ -181,7 +183,7 @@ class OperatorKernels {
     add(KernelPass::forward, input, casts);
     if (reading_.runs_again(i)) add(KernelPass::recompute, input, casts);
     add(KernelPass::backward_input, static_cast<double>(out) * each, casts);
-    if (!op.is_of_experts() || swizzles == 0) return;
+    if (!op.is_of_experts() || swizzles == 0 || fused) return;
     add(KernelPass::backward_weight, swizzled * tokens_ * op.copies * static_cast<double>(op.in + out), swizzles);
   }
   /// Casts as torchao's matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run
@@ -316,6 +318,7 @@ class OperatorKernels {
   static int launches_of(Kind kind) { return kind == Kind::route ? 6 : kind == Kind::dispatch || kind == Kind::combine ? 2 : 1; }
   void add_moved(std::vector<Kernel>& list, std::size_t i) const {
     const Operator& op = list_[i];
+    if (op.kind == Kind::function && model_.fused_experts && input_of(i).is_of_experts()) return;  // in the product's kernel
     const bool routed = op.kind == Kind::dispatch || op.kind == Kind::combine;
     const Dimension by = routed ? Dimension::none : op.gives == Split::tokens ? Dimension::m : Dimension::n;
     const OperatorReading::Moved moved = reading_.moved_by(i);

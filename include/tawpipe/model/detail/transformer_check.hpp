@@ -31,6 +31,8 @@ TAWPIPE_INLINE void Transformer::check() const {
     fail(concat("weights are gathered in 8 bits where products are in fp8, with one scale for each tensor, not in ",
                 tawpipe::name(products)));
   }
+  if (fused_experts && products != ProductFormat::mxfp8)
+    fail(concat("a fused MLP of experts is known for products in mxfp8, not in ", tawpipe::name(products)));
   if (head_dim) {
     check_size(*head_dim, "the head size", max_hidden);
   } else if (hidden % heads != 0) {
