@@ -179,6 +179,17 @@ TEST_CASE("check-numerics passes with tensor-parallel ranks on the recorded run"
   }
 }
 
+TEST_CASE("ranks that share stages and compute activations again have the losses of those that keep them") {
+  const Training training;
+  for (const std::string& mesh : std::vector<std::string>{
+           "--schedule zb-h1 --cluster 2x2 --tensor-parallel 2",
+           "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --context-parallel 2 --context-exchange ring"}) {
+    const json kept = training.train(3, mesh);
+    for (const std::string policy : {"selective", "full"})
+      CHECK(training.train(3, mesh + " --recompute " + policy).at("losses") == kept.at("losses"));
+  }
+}
+
 TEST_CASE("context-parallel ranks follow the curve of one device, with the same bits under delays") {
   const Training training;
   const json alone = training.train(5, "--schedule 1f1b --clip 0.5");
@@ -219,7 +230,6 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
     check_refused(run(training.flags(100000, more, dtype)), parts);
   };
   refused("--tensor-parallel 2 --cluster 1x2 --backend cuda", {"--tensor-parallel 2", "on GPUs", "whole matrices"}, "f32");
-  refused("--tensor-parallel 2 --cluster 1x2 --recompute full", {"without recomputation", "--recompute none"});
   refused("--tensor-parallel 2 --cluster 1x2 --loss-chunk 8", {"--loss-chunk"});
   refused("--tensor-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--tensor-parallel 2"});
   refused("--tensor-parallel 3 --cluster 1x3", {"leaves the last none of its", "choose fewer"});
@@ -229,7 +239,6 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
           {"all-to-all+ring", "choose all-gather, ring"});
   refused("--context-parallel 3 --cluster 1x3", {"cuts each sequence into 6 equal parts", "16 tokens"});
   refused("--context-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--context-parallel 2"});
-  refused("--context-parallel 2 --cluster 1x2 --recompute full", {"context parallelism", "--recompute none"});
   refused("--expert-parallel 2 --cluster 1x2", {"--expert-parallel 2", "all its experts"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
   refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});

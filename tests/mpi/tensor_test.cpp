@@ -45,9 +45,10 @@ struct Tokens {
   }
 };
 
-Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const Sharing& given) {
+Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const Sharing& given,
+                     Recompute recompute = Recompute::none) {
   const auto work = [&](int replicas) {
-    Workload one{model, Batch{.sequence = 8, .microbatch_size = 1, .global_batch = 12 / replicas}, Recompute::none};
+    Workload one{model, Batch{.sequence = 8, .microbatch_size = 1, .global_batch = 12 / replicas}, recompute};
     one.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
     return one;
   };
@@ -59,8 +60,8 @@ Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const
   });
   if (axes.copies() == 1) return with_gradient_norm(logical);
   const Composition with{
-      .stages = layers::host::tensor_stages<double>(model, batch, Recompute::none, sharing,
-                                                    share_stages(model, batch, Recompute::none, logical.stages(), sharing), true),
+      .stages = layers::host::tensor_stages<double>(model, batch, recompute, sharing,
+                                                    share_stages(model, batch, recompute, logical.stages(), sharing), true),
       .sequence_parallel = sharing.sequence_parallel,
       .sharding = StateSharding::optimizer};
   return with_gradient_norm(with_tensor_parts(compose(logical, work(1), axes.over(ranks * axes.copies()), with),
@@ -102,13 +103,14 @@ TEST_CASE("clipping takes the norm of the whole gradient, of which each paramete
 }
 
 /// On the processes of the test as on threads.
-void check_processes(const std::string& name, int pipeline, const Mesh& axes, const Sharing& sharing) {
+void check_processes(const std::string& name, int pipeline, const Mesh& axes, const Sharing& sharing,
+                     Recompute recompute = Recompute::none) {
   CAPTURE(name);
   CAPTURE(pipeline);
   CAPTURE(sharing.sequence_parallel);
   CAPTURE(std::string{tawpipe::name(sharing.exchange)});
-  const Schedule schedule = schedule_of(name, pipeline, axes, sharing);
-  const auto layer = [&] { return Layer{model, schedule.workload().batch(), Recompute::none, {}, sharing}; };
+  const Schedule schedule = schedule_of(name, pipeline, axes, sharing, recompute);
+  const auto layer = [&] { return Layer{model, schedule.workload().batch(), recompute, {}, sharing}; };
   host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{model, {}}};
   const Outcome expected = train(threads);
   mpi::MpiExecutor<double, Layer, Update> processes{schedule, session_of_tests(), layer, Update{model, {}}, {.chunk_bytes = 200}};
@@ -149,6 +151,15 @@ TEST_CASE("context-parallel processes give the losses, weights and bytes of thre
       check_processes("tawpipe", 1, {.context = 4}, {.context = 4, .exchange = exchange});
       check_processes("1f1b", 1, {.tensor = 2, .context = 2}, {.tensor = 2, .context = 2, .exchange = exchange});
     }
+  }
+}
+TEST_CASE("processes that share stages and compute activations again give the losses, weights and bytes of threads") {
+  const int ranks = session_of_tests().ranks();
+  if (ranks % 2 != 0) return;
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    check_processes("zb-h1", ranks / 2, {.tensor = 2}, {.tensor = 2}, recompute);
+    for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all})
+      check_processes("1f1b", ranks / 2, {.context = 2}, {.context = 2, .exchange = exchange}, recompute);
   }
 }
 

@@ -29,10 +29,11 @@ inline bool hands_on(const Schedule& logical) {
 
 /// What ranks that share a stage do besides dividing it.
 struct Splitting {
-  Splitting(bool sequence_parallel, ContextExchange keys = ContextExchange::all_gather)
-      : by_tokens{sequence_parallel}, exchange{keys} {}
+  Splitting(bool sequence_parallel, ContextExchange keys = ContextExchange::all_gather, Recompute again = Recompute::none)
+      : by_tokens{sequence_parallel}, exchange{keys}, recompute{again} {}
   bool by_tokens;
   ContextExchange exchange;
+  Recompute recompute;
 
   Sharing of(const Mesh& axes) const {
     return {.tensor = axes.tensor, .context = axes.context, .sequence_parallel = by_tokens, .exchange = exchange};
@@ -45,14 +46,14 @@ struct Splitting {
 template <class T, class Larger>
 Schedule simulated_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
                             const Splitting& how, Composition with, Larger&& larger) {
-  const Workload replica = reference_work<T>(reference, Recompute::none, axes.data);
+  const Workload replica = reference_work<T>(reference, how.recompute, axes.data);
   const Schedule logical = build_schedule(name, {.workload = replica, .nodes = DeviceGroups{{ranks}}, .options = {}});
   const Transformer model = reference_model<T>(reference);
   Sharing sharing = how.of(axes);
   sharing.sends_activations = hands_on(logical);
   with.sequence_parallel = how.by_tokens;
-  with.stages = larger(share_stages(model, replica.batch(), Recompute::none, logical.stages(), sharing), sharing);
-  const Workload whole = reference_work<T>(reference, Recompute::none);
+  with.stages = larger(share_stages(model, replica.batch(), how.recompute, logical.stages(), sharing), sharing);
+  const Workload whole = reference_work<T>(reference, how.recompute);
   return compose(logical, whole, axes.over(ranks * axes.copies()), with);
 }
 template <class T>
@@ -68,7 +69,7 @@ Schedule tensor_schedule(const training::ReferenceRun& reference, const std::str
                          const Splitting& how, Composition with = {}) {
   const Transformer model = reference_model<T>(reference);
   const auto larger = [&](std::vector<SharedStage> stages, const Sharing& sharing) {
-    return layers::host::tensor_stages<T>(model, reference.batch(), Recompute::none, sharing, std::move(stages), true);
+    return layers::host::tensor_stages<T>(model, reference.batch(), how.recompute, sharing, std::move(stages), true);
   };
   const Schedule composed = simulated_schedule<T>(reference, name, ranks, axes, how, std::move(with), larger);
   if (const Diagnostics found = validate(composed); !found.ok()) throw ScheduleError(found.findings().front().message);
@@ -84,7 +85,7 @@ std::vector<IterationResult> train_steps(const training::ReferenceRun& reference
   host::HostExecutor<T, layers::host::TensorLlama<T>, layers::AdamWUpdate<T>> executor{
       schedule,
       [&] {
-        return layers::host::TensorLlama<T>{model, reference.batch(), Recompute::none, constants, how.of(axes)};
+        return layers::host::TensorLlama<T>{model, reference.batch(), how.recompute, constants, how.of(axes)};
       },
       layers::AdamWUpdate<T>{model, {.weight_decay = reference.weight_decay}},
       {.chaos = chaos}};
@@ -103,8 +104,7 @@ std::vector<training::NumericsCheck> train_tensor_parallel(const training::Refer
   const Schedule schedule = tensor_schedule<T>(reference, name, ranks, axes, how, std::move(with));
   const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   return train_reference<T, layers::host::TensorLlama<T>>(reference, schedule, [&] {
-    return layers::host::TensorLlama<T>{reference_model<T>(reference), reference.batch(), Recompute::none, constants,
-                                        how.of(axes)};
+    return layers::host::TensorLlama<T>{reference_model<T>(reference), reference.batch(), how.recompute, constants, how.of(axes)};
   });
 }
 

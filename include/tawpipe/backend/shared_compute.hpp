@@ -23,6 +23,7 @@ struct StepOperation {
   std::uint8_t code = 0;
   std::int32_t layer = 0;  ///< of the stage
   std::int32_t block = 0;  ///< of keys and values that context-parallel ranks pass round
+  bool again = false;      ///< of a forward that a backward repeats
 };
 
 /// Which part of a stage a rank has.

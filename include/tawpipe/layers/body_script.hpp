@@ -27,7 +27,7 @@ class BodyScript {
   /// A computation. @param after  the collective whose numbers it reads, as returned by exchange()
   /// @return its index
   int compute(std::uint8_t code, std::int32_t layer, int after = nothing, std::int32_t block = 0) {
-    Item item{.operation = {code, layer, block}};
+    Item item{.operation = {code, layer, block, again_}};
     item.after = after;
     item.apart = std::exchange(apart_, false);
     items_.push_back(item);
@@ -41,10 +41,13 @@ class BodyScript {
   /// A collective. @param like  with its kind, axis, sizes and payload
   int exchange(const StepOperation& operation, const BodyStep& like, int given_by) {
     Item item{.operation = operation, .like = like};
+    item.operation.again = again_;
     item.after = given_by;
     items_.push_back(item);
     return last();
   }
+  /// Whether what is added next is of a forward that a backward repeats.
+  void repeats(bool again) { again_ = again; }
   /// The next computation is in a later step than those before it, as the body begins one there.
   void apart() { apart_ = true; }
   int last() const { return static_cast<int>(items_.size()) - 1; }
@@ -138,6 +141,7 @@ class BodyScript {
 
   std::vector<Item> items_;
   bool apart_ = false;
+  bool again_ = false;
 };
 
 }  // namespace tawpipe::layers

@@ -21,23 +21,22 @@ class ContextPasses {
 
   bool is_shared() const { return ranks_ > 1; }
 
-  /// @param arrived  the collective with the input. @return the product whose results are summed
-  int forward(BodyScript& script, std::int32_t layer, int arrived) const {
-    const int product = add(script, TensorCode::attention_input, layer, arrived);
+  /// Between the product of queries, keys and values and that of the results.
+  void forward(BodyScript& script, std::int32_t layer) const {
+    const int given = add(script, TensorCode::attention_send, layer);
     switch (exchange_) {
       case ContextExchange::ring:
-        ring_forward(script, layer, product);
-        return add(script, TensorCode::attention_output, layer);
+        return ring_forward(script, layer, given);
       case ContextExchange::all_to_all: {
-        const int sent = exchange(script, TensorCode::queries_swap, layer, Kind::all_to_all, false, queries_ + keys_, product);
+        const int sent = exchange(script, TensorCode::queries_swap, layer, Kind::all_to_all, false, queries_ + keys_, given);
         const int block = add(script, TensorCode::attention_block, layer, sent);
         const int back = exchange(script, TensorCode::results_swap, layer, Kind::all_to_all, false, queries_, block);
-        return add(script, TensorCode::attention_output, layer, back);
+        add(script, TensorCode::attention_receive, layer, back);
+        return;
       }
       default: {  // all_gather
-        const int gathered = exchange(script, TensorCode::keys_gather, layer, Kind::all_gather, false, keys_ * ranks_, product);
+        const int gathered = exchange(script, TensorCode::keys_gather, layer, Kind::all_gather, false, keys_ * ranks_, given);
         add(script, TensorCode::attention_block, layer, gathered);
-        return add(script, TensorCode::attention_output, layer);
       }
     }
   }

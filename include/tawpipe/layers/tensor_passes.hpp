@@ -9,6 +9,7 @@
 #include "tawpipe/layers/body_script.hpp"
 #include "tawpipe/layers/context_passes.hpp"
 #include "tawpipe/layers/tensor_code.hpp"
+#include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
@@ -22,6 +23,8 @@ class TensorPasses {
     bool sums = true;               ///< there are several such ranks
     bool by_tokens = false;         ///< sequence parallelism
     bool gathers_messages = false;  ///< stages hand on a part of the tokens
+    Recompute recompute = Recompute::none;
+    bool stops_early = false;  ///< full recomputation leaves out what no gradient needs
   };
 
   /// @param tokens  of the ranks that have the same. @param element  bytes of a number
@@ -29,6 +32,8 @@ class TensorPasses {
       : sums_{split.sums},
         by_tokens_{split.by_tokens},
         gathers_messages_{split.gathers_messages},
+        recompute_{split.recompute},
+        stops_early_{split.stops_early},
         context_{context},
         stream_bytes_{tokens * hidden * element},
         triples_bytes_{3 * tokens * element} {}
@@ -78,12 +83,8 @@ class TensorPasses {
       add(script, Code::take, 0);
     }
     for (std::int32_t l = 0; l < stage.layers; ++l) {
-      const int norm = add(script, Code::attention_norm, l, arrived);
-      const int input = gather(script, Code::attention_gather, l, false, norm);
-      const int product = context_.is_shared() ? context_.forward(script, l, input) : add(script, Code::attention, l, input);
-      const int middle = add(script, Code::middle, l, sum(script, Code::attention_sum, l, false, product));
-      const int ffn = add(script, Code::ffn, l, gather(script, Code::ffn_gather, l, false, middle));
-      arrived = sum(script, Code::ffn_sum, l, false, ffn);
+      plan_sublayers(script, l, arrived);
+      arrived = sum(script, Code::ffn_sum, l, false, add(script, Code::ffn_output, l));
       add(script, Code::output, l, arrived);
     }
     if (!stage.last_edge) {
@@ -95,6 +96,49 @@ class TensorPasses {
     const int logits = add(script, Code::logits, 0, gather(script, Code::head_gather, 0, false, norm));
     const auto sum_code = static_cast<std::uint8_t>(Code::loss_sum);
     add(script, Code::loss, 0, sums_ ? script.exchange(sum_code, 0, Kind::all_reduce, false, triples_bytes_, logits) : nothing);
+  }
+
+  /// Of a layer's forward: the norms that products read, and where it is repeated its last sum.
+  struct Forward {
+    int attention_norm = nothing;
+    int ffn_norm = nothing;
+    int sum = nothing;
+  };
+  void attention(BodyScript& script, std::int32_t l) const {
+    if (context_.is_shared()) {
+      context_.forward(script, l);
+    } else {
+      add(script, Code::attention, l);
+    }
+  }
+  /// A layer's forward before its last product.
+  Forward plan_sublayers(BodyScript& script, std::int32_t l, int arrived) const {
+    Forward of;
+    of.attention_norm = add(script, Code::attention_norm, l, arrived);
+    add(script, Code::attention_input, l, gather(script, Code::attention_gather, l, false, of.attention_norm));
+    attention(script, l);
+    const int product = add(script, Code::attention_output, l);
+    add(script, Code::middle, l, sum(script, Code::attention_sum, l, false, product));
+    of.ffn_norm = add(script, Code::ffn_norm, l);
+    add(script, Code::ffn_input, l, gather(script, Code::ffn_gather, l, false, of.ffn_norm));
+    add(script, Code::ffn_function, l);
+    return of;
+  }
+  /// What a backward repeats of a layer's forward before it begins with the layer.
+  /// @param arrived  what it reads first; nothing: it is there
+  Forward plan_again(BodyScript& script, std::int32_t l, int arrived) const {
+    Forward of;
+    script.repeats(true);
+    if (recompute_ == Recompute::full) {
+      of = plan_sublayers(script, l, arrived);
+      if (!stops_early_) of.sum = sum(script, Code::ffn_sum, l, false, add(script, Code::ffn_output, l));
+    } else if (recompute_ == Recompute::selective) {
+      of.ffn_norm = add(script, Code::ffn_norm, l, arrived);
+      add(script, Code::ffn_function, l);
+      of.attention_norm = add(script, Code::attention_norm, l);
+    }
+    script.repeats(false);
+    return of;
   }
 
   void plan_backward(BodyScript& script, const StageWork& stage, bool weight) const {
@@ -112,19 +156,22 @@ class TensorPasses {
       add(script, Code::take, 0);
     }
     for (std::int32_t l = stage.layers; l-- > 0;) {
-      const auto sublayer = [&](Code gradient, Code input, Code backward, Code sums, Code weights, Code norm) {
-        const int gathered = gather(script, gradient, l, true, script.last());
-        const int inputs = weight ? gather(script, input, l, false, nothing) : nothing;
-        int given = add(script, backward, l, by_tokens_ ? gathered : std::exchange(arrived, nothing));
-        if (backward == Code::attention_backward && context_.is_shared()) given = context_.backward(script, l, given);
+      int given = script.last();
+      const Forward again = plan_again(script, l, arrived);
+      if (again.sum != nothing) (by_tokens_ ? given : arrived) = again.sum;
+      const auto sublayer = [&](Code gradient, Code input, int norm, Code backward, Code sums, Code weights, Code of_norm) {
+        const int gathered = gather(script, gradient, l, true, given);
+        const int inputs = weight ? gather(script, input, l, false, norm) : nothing;
+        given = add(script, backward, l, by_tokens_ ? gathered : std::exchange(arrived, nothing));
+        if (backward == Code::attention_backward) given = plan_attention_backward(script, l, given);
         const int summed = sum(script, sums, l, true, given);
         if (weight) add(script, weights, l, inputs);
-        add(script, norm, l, summed);
+        given = add(script, of_norm, l, summed);
       };
-      sublayer(Code::ffn_gradient, Code::ffn_gather, Code::ffn_backward, Code::ffn_sum, Code::ffn_weight,
+      sublayer(Code::ffn_gradient, Code::ffn_gather, again.ffn_norm, Code::ffn_backward, Code::ffn_sum, Code::ffn_weight,
                Code::ffn_norm_gradient);
-      sublayer(Code::attention_gradient, Code::attention_gather, Code::attention_backward, Code::attention_sum,
-               Code::attention_weight, Code::attention_norm_gradient);
+      sublayer(Code::attention_gradient, Code::attention_gather, again.attention_norm, Code::attention_backward,
+               Code::attention_sum, Code::attention_weight, Code::attention_norm_gradient);
       if (weight) add(script, Code::norm_weights, l);
     }
     if (stage.first_edge) {
@@ -136,6 +183,17 @@ class TensorPasses {
     } else {
       add(script, Code::give, 0, arrived);
     }
+  }
+
+  /// @param given  the computation of the results' gradient. @return that of the input's
+  int plan_attention_backward(BodyScript& script, std::int32_t l, int given) const {
+    if (recompute_ == Recompute::selective) {
+      script.repeats(true);
+      attention(script, l);
+      script.repeats(false);
+    }
+    if (context_.is_shared()) return context_.backward(script, l, given);
+    return add(script, Code::attention_input_gradient, l);
   }
 
   void plan_weights(BodyScript& script, const StageWork& stage) const {
@@ -157,6 +215,8 @@ class TensorPasses {
   bool sums_;
   bool by_tokens_;
   bool gathers_messages_;
+  Recompute recompute_;
+  bool stops_early_;
   ContextPasses context_;
   std::int64_t stream_bytes_;   // of [tokens, hidden]
   std::int64_t triples_bytes_;  // of the loss's numbers of each token

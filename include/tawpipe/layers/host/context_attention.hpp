@@ -25,6 +25,20 @@ struct ContextSaved {
   T* keys;       ///< [t, 2K] keys and values to send: its own, or in a ring those of the rank before it
   T* swapped;    ///< all-to-all: [rank, t, Q / N] results of the rank's heads
   T* log_sums;   ///< [t, heads], or [rank, t, heads / N]
+  T* product;    ///< all-to-all: [t, Q + 2K] rotated, where it is kept; null: in workspace
+};
+
+/// Takes memory, and counts it.
+template <class T>
+struct Taking {
+  T* at;
+  std::int64_t size = 0;
+
+  T* take(std::int64_t count) {
+    T* const begin = at == nullptr ? nullptr : at + size;
+    size += count;
+    return begin;
+  }
 };
 
 /// Queries, keys and values are of a rank's own tokens, those of ContextTokens, but with an all-to-all,
@@ -48,6 +62,7 @@ class ContextAttention {
 
   std::int64_t keys_kept() const { return swaps() ? 0 : keys(); }
   std::int64_t swapped_kept() const { return swaps() ? queries() : 0; }
+  std::int64_t product_kept() const { return swaps() ? all() : 0; }
   std::int64_t sums_kept() const { return tokens_.tokens() * heads_; }
   std::int64_t forward_numbers() const { return at_forward(nullptr).size; }
   std::int64_t backward_numbers() const { return at_backward(nullptr).size; }
@@ -55,11 +70,16 @@ class ContextAttention {
   // ---- forward ----------------------------------------------------------------------------------
 
   /// Where the product [t, Q + 2K] goes.
-  T* product(const ContextSaved<T>& x, T* work) const { return swaps() ? at_forward(work).flat : x.qkv; }
-  /// Rotates it, and gives what is sent.
-  void prepare(const Attention<T>& rotary, const ContextSaved<T>& x, T* work, int rank) const {
-    T* const qkv = product(x, work);
-    rotate(rotary, qkv, rank, T{1});
+  T* product(const ContextSaved<T>& x, T* work) const {
+    if (!swaps()) return x.qkv;
+    return x.product == nullptr ? at_forward(work).flat : x.product;
+  }
+  void rotate_product(const Attention<T>& rotary, const ContextSaved<T>& x, T* work, int rank) const {
+    rotate(rotary, product(x, work), rank, T{1});
+  }
+  /// Gives what is sent of it.
+  void send(const ContextSaved<T>& x, T* work) const {
+    const T* const qkv = product(x, work);
     const Forward at = at_forward(work);
     if (swaps()) {
       pack(qkv, at.sent);
@@ -86,8 +106,7 @@ class ContextAttention {
     }
   }
   /// The results [t, Q] of the rank's own tokens.
-  void finish(const ContextSaved<T>& x, T* work) const {
-    if (!swaps()) return;
+  void receive(const ContextSaved<T>& x, T* work) const {
     for (int m = 0; m < swap_; ++m) {
       copy_rows(at_forward(work).received + m * queries() / swap_, query_ / swap_, x.attention + m * (query_ / swap_), query_,
                 query_ / swap_);
@@ -213,16 +232,6 @@ class ContextAttention {
     T* scratch;
     std::int64_t size;
   };
-  /// Takes memory, and counts it.
-  struct Taking {
-    T* at;
-    std::int64_t size = 0;
-    T* take(std::int64_t count) {
-      T* const begin = at == nullptr ? nullptr : at + size;
-      size += count;
-      return begin;
-    }
-  };
 
   bool swaps() const { return swap_ > 1; }
   std::int64_t width() const { return query_ + kv_; }
@@ -236,7 +245,7 @@ class ContextAttention {
   std::int64_t sums_at(int rank) const { return swaps() ? rank * tokens_.tokens() * core_.heads() : 0; }
 
   Forward at_forward(T* work) const {
-    Taking from{work};
+    Taking<T> from{work};
     Forward at{};
     at.flat = from.take(swaps() ? all() : 0);
     at.sent = from.take(swaps() ? all() : 0);
@@ -248,7 +257,7 @@ class ContextAttention {
     return at;
   }
   Backward at_backward(T* work) const {
-    Taking from{work};
+    Taking<T> from{work};
     const bool gathers = exchange_ == ContextExchange::all_gather;
     const bool ring = exchange_ == ContextExchange::ring;
     Backward at{};

@@ -14,10 +14,10 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/context_passes.hpp"
-#include "tawpipe/layers/host/attention.hpp"
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/host/llama.hpp"
+#include "tawpipe/layers/host/tensor_forward.hpp"
 #include "tawpipe/layers/host/tensor_memory.hpp"
 #include "tawpipe/layers/host/vocabulary_part.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
@@ -38,7 +38,7 @@ namespace tawpipe::inline v0::layers::host {
 /// of the tokens, the rank's rows of [tokens, hidden]; otherwise all. Context-parallel ranks have the
 /// tokens of ContextTokens each, whole weights of these, and exchange keys and values or heads
 /// (ContextAttention).
-/// Recomputation policy `none` only. Sizes: tensor_stages().
+/// A backward repeats what the policy does not keep, with its collectives. Sizes: tensor_stages().
 /// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022,
 /// arXiv:2205.05198, section 4.2.
 template <class T>
@@ -56,7 +56,7 @@ class TensorLlama {
         all_{memory_.all_tokens()},
         own_{memory_.own_tokens()},
         epsilon_{static_cast<T>(constants.norm_epsilon)},
-        attention_{part_, batch, constants} {}
+        forward_{part_, batch, constants} {}
 
   void forward(const ForwardArgs& args) { whole_.forward(args); }
   void backward(const BackwardArgs& args) { whole_.backward(args); }
@@ -68,12 +68,15 @@ class TensorLlama {
     constexpr std::int64_t element{sizeof(T)};
     const ContextPasses context{memory_.has_context() ? memory_.context().tokens().ranks() : 1, memory_.exchange(),
                                 all_ * width_.query * element, 2 * all_ * width_.key * element};
-    const TensorPasses all{
-        {.sums = memory_.ranks() > 1, .by_tokens = memory_.by_tokens(), .gathers_messages = memory_.gathers_messages(stage)},
-        context,
-        all_,
-        width_.hidden,
-        element};
+    const TensorPasses all{{.sums = memory_.ranks() > 1,
+                            .by_tokens = memory_.by_tokens(),
+                            .gathers_messages = memory_.gathers_messages(stage),
+                            .recompute = memory_.recompute(),
+                            .stops_early = part_.stops_early()},
+                           context,
+                           all_,
+                           width_.hidden,
+                           element};
     return all.plan(passes, stage, body, part);
   }
 
@@ -85,48 +88,35 @@ class TensorLlama {
   }
 
   ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const ForwardArgs& args) const {
-    const auto [code, layer, block] = plan.operations[step].front();
+    const StepOperation& operation = plan.operations[step].front();
     const TensorMemory<T>& m = memory_;
-    switch (static_cast<Code>(code)) {
+    switch (static_cast<Code>(operation.code)) {
       case Code::message:
         return gathered(reinterpret_cast<const T*>(args.input.data()), m.reached(args, 0));
       case Code::embedding_sum:
-        return summed(m, args, m.reached(args, 0));
-      case Code::attention_gather:
-        return gathered(m.layer(args.saved, layer).attention_norm, m.gathered(args));
-      case Code::attention_sum:
-        return summed(m, args, m.layer(args.saved, layer).middle);
-      case Code::ffn_gather:
-        return gathered(m.layer(args.saved, layer).ffn_norm, m.gathered(args));
-      case Code::ffn_sum:
-        return summed(m, args, m.reached(args, layer + 1));
+        return {bytes(m.partial(args, m.reached(args, 0))), bytes(m.reached(args, 0)), stream(), Combine::sum};
       case Code::head_gather:
         return gathered(m.head(args.saved, args.stage->layers).normed, m.gathered(args));
-      case Code::keys_gather:
-        return m.context().gathered_keys(m.layer(args.saved, layer).context, m.context_work(args));
-      case Code::keys_pass:
-        return m.context().passed_keys(m.layer(args.saved, layer).context, m.context_work(args), block);
-      case Code::queries_swap:
-        return m.context().sent_queries(m.layer(args.saved, layer).context, m.context_work(args));
-      case Code::results_swap:
-        return m.context().sent_results(m.layer(args.saved, layer).context, m.context_work(args));
-      default:  // loss_sum
+      case Code::loss_sum:
         return {bytes(m.triples(args)), bytes(m.triples(args)), 3 * all_, Combine::softmax};
+      default:
+        return forward_.exchange(m, operation, m.layer(args, operation.layer));
     }
   }
   ExchangeArgs exchange(const StepPlan& plan, std::size_t step, const BackwardArgs& args) const {
-    const auto [code, layer, block] = plan.operations[step].front();
+    const auto [code, layer, block, again] = plan.operations[step].front();
     const TensorMemory<T>& m = memory_;
+    if (again) return forward_.exchange(m, plan.operations[step].front(), m.layer_again(args, plan.passes, layer));
+    const TensorMemoryLayer<T> x = m.layer(args, plan.passes, layer);
     switch (static_cast<Code>(code)) {
       case Code::message:
         return gathered(reinterpret_cast<const T*>(args.output_gradient.data()), m.gradient(args));
       case Code::head_gather:
         return gathered(m.head(args.saved, args.stage->layers).normed, m.inputs(args, plan.passes, 0));
       case Code::ffn_gather:
-        return gathered(m.layer(args.saved, layer).ffn_norm, m.inputs(args, plan.passes, 0));
+        return gathered(x.ffn_norm, m.inputs(args, plan.passes, 0));
       case Code::attention_gather:
-        return gathered(m.layer(args.saved, layer).attention_norm,
-                        m.inputs(args, plan.passes, plan.passes.backward_input ? 0 : 1));
+        return gathered(x.attention_norm, m.inputs(args, plan.passes, plan.passes.backward_input ? 0 : 1));
       case Code::ffn_gradient:
         return gathered(m.gradient(args), m.kept_gradient(args, plan.passes, layer, false));
       case Code::attention_gradient:
@@ -134,11 +124,11 @@ class TensorLlama {
       case Code::embedding_gradient:
         return gathered(m.gradient(args), m.lookup_gradient(args, plan.passes));
       case Code::keys_gather:
-        return m.context().gathered_again(m.layer(args.saved, layer).context, m.context_work(args));
+        return m.context().gathered_again(x.context, m.context_work(args));
       case Code::keys_sum:
         return m.context().summed_keys(m.context_work(args));
       case Code::keys_pass:
-        return m.context().passed_gradients(m.layer(args.saved, layer).context, m.context_work(args), block);
+        return m.context().passed_gradients(x.context, m.context_work(args), block);
       case Code::queries_swap:
         return m.context().returned_gradients(m.context_work(args));
       case Code::results_swap:
@@ -154,19 +144,11 @@ class TensorLlama {
   static std::byte* bytes(const T* numbers) { return reinterpret_cast<std::byte*>(const_cast<T*>(numbers)); }
   std::int64_t stream() const { return all_ * width_.hidden; }
   ExchangeArgs gathered(const T* own, T* all) const { return {bytes(own), bytes(all), stream(), Combine::sum}; }
-  /// In the forward: what the ranks' products give, to be summed into `to`.
-  ExchangeArgs summed(const TensorMemory<T>& m, const ForwardArgs& args, T* to) const {
-    return {bytes(m.partial(args, to)), bytes(to), stream(), Combine::sum};
-  }
 
   // ---- forward ----------------------------------------------------------------------------------
 
   void compute(const StepOperation& operation, const ForwardArgs& args, const SharedPart& part) const {
     const TensorMemory<T>& m = memory_;
-    const std::int64_t hidden = width_.hidden;
-    const std::int32_t l = operation.layer;
-    const auto w = m.template matrices<const T>(args.weights.layers, l);
-    const TensorMemoryLayer<T> x = m.layer(args.saved, l);
     switch (static_cast<Code>(operation.code)) {
       case Code::look_up:
         vocabulary_.look_up(reinterpret_cast<const T*>(args.weights.first_edge), args.tokens, part,
@@ -175,60 +157,24 @@ class TensorLlama {
       case Code::take:
         copy(reinterpret_cast<const T*>(args.input.data()), m.reached(args, 0));
         break;
-      case Code::attention_norm:
-        rms_norm(x.input, w.attention_norm, x.attention_norm, own_, hidden, epsilon_);
-        break;
-      case Code::attention: {
-        const T* const input = m.by_tokens() ? m.gathered(args) : x.attention_norm;
-        project(input, w.qkv, x.qkv, all_, hidden, width_.query + 2 * width_.key);
-        attention_.rotate(x.qkv);
-        attention_.forward(x.qkv, x.attention, m.scratch(args));
-        project(x.attention, w.output, m.partial(args, x.middle), all_, width_.query, hidden);
-        break;
-      }
-      case Code::attention_input:
-        project(m.by_tokens() ? m.gathered(args) : x.attention_norm, w.qkv, m.context().product(x.context, m.context_work(args)),
-                all_, hidden, width_.query + 2 * width_.key);
-        m.context().prepare(attention_, x.context, m.context_work(args), part.context);
-        break;
-      case Code::attention_block:
-        m.context().block(x.context, m.context_work(args), part.context, operation.block);
-        break;
-      case Code::attention_output:
-        m.context().finish(x.context, m.context_work(args));
-        project(x.attention, w.output, m.partial(args, x.middle), all_, width_.query, hidden);
-        break;
-      case Code::middle:
-        add_to(x.middle, x.input, own_ * hidden);
-        rms_norm(x.middle, w.ffn_norm, x.ffn_norm, own_, hidden, epsilon_);
-        break;
-      case Code::ffn: {
-        const T* const input = m.by_tokens() ? m.gathered(args) : x.ffn_norm;
-        project(input, w.gate, x.gate, all_, hidden, width_.dense);
-        project(input, w.up, x.up, all_, hidden, width_.dense);
-        swiglu(x.gate, x.up, x.sigmoid, x.product, all_ * width_.dense);
-        project(x.product, w.down, m.partial(args, m.reached(args, l + 1)), all_, width_.dense, hidden);
-        break;
-      }
-      case Code::output:
-        add_to(m.reached(args, l + 1), x.middle, own_ * hidden);
-        break;
       case Code::pass_on:
         m.pass_on(args, part.tensor);
         break;
       case Code::head_norm: {
         const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
-        rms_norm(head.input, reinterpret_cast<const T*>(args.weights.last_edge), head.normed, own_, hidden, epsilon_);
+        rms_norm(head.input, reinterpret_cast<const T*>(args.weights.last_edge), head.normed, own_, width_.hidden, epsilon_);
         break;
       }
       case Code::logits:
         logits(args, part);
         break;
-      default:  // loss
+      case Code::loss:
         loss(args, part);
+        break;
+      default:
+        forward_.compute(m, operation, args.weights.layers, m.layer(args, operation.layer), part);
     }
   }
-
   void copy(const T* from, T* to) const {
     if (from != to) std::copy_n(from, own_ * width_.hidden, to);
   }
@@ -250,9 +196,11 @@ class TensorLlama {
     const TensorMemory<T>& m = memory_;
     const std::int64_t hidden = width_.hidden;
     const std::int32_t l = operation.layer;
+    if (operation.again)
+      return forward_.compute(m, operation, args.weights.layers, m.layer_again(args, plan.passes, l), plan.part);
     const auto w = m.template matrices<const T>(args.weights.layers, l);
     const auto g = m.template matrices<T>(args.gradients.layers, l);
-    const TensorMemoryLayer<T> x = m.layer(args.saved, l);
+    const TensorMemoryLayer<T> x = m.layer(args, plan.passes, l);
     T* const gradient = m.gradient(args);
     switch (static_cast<Code>(operation.code)) {
       case Code::take:
@@ -281,19 +229,18 @@ class TensorLlama {
         const T* const from = incoming(args, plan.passes, l, true);
         T* const partial = m.partial(args);
         project_back(from, w.output, partial, all_, width_.query, hidden);
-        if (m.has_context()) {
-          m.context().prepare_gradient(partial, m.context_work(args));
-          break;
-        }
-        attention_.backward(x.qkv, partial, partial + all_ * width_.query);
-        project_back(x.qkv, w.qkv, partial, all_, hidden, width_.query + 2 * width_.key);
+        if (m.has_context()) m.context().prepare_gradient(partial, m.context_work(args));
         break;
       }
       case Code::attention_block_gradient:
         m.context().block_gradient(x.context, m.partial(args), m.context_work(args), plan.part.context, operation.block);
         break;
       case Code::attention_input_gradient:
-        m.context().finish_gradient(attention_, x.context, m.context_work(args), plan.part.context);
+        if (m.has_context()) {
+          m.context().finish_gradient(forward_.attention(), x.context, m.context_work(args), plan.part.context);
+        } else {
+          forward_.attention().backward(x.qkv, m.partial(args), m.partial(args) + all_ * width_.query);
+        }
         project_back(x.qkv, w.qkv, m.partial(args), all_, hidden, width_.query + 2 * width_.key);
         break;
       case Code::attention_weight: {
@@ -368,7 +315,7 @@ class TensorLlama {
   std::int64_t all_;         // of these, of the ranks that have the same
   std::int64_t own_;         // of these, in norms and residual sums
   T epsilon_;
-  Attention<T> attention_;
+  TensorForward<T> forward_;
 };
 
 static_assert(SharedLayerCompute<TensorLlama<float>> && SharedLayerCompute<TensorLlama<double>>);

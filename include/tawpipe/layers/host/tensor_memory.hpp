@@ -27,6 +27,8 @@ namespace tawpipe::inline v0::layers::host {
 
 /// A layer's tensors in `saved`: t tokens of the ranks that have the same, of which norms and residual
 /// sums have n, those of the rank. H is the residual stream's width; Q, K and I are the rank's parts.
+/// Of them a policy keeps those of LayerTensors; the others are made in workspace, and again for a
+/// backward, or by one half of it for the other in the stash.
 template <class T>
 struct TensorMemoryLayer {
   T* input;                 ///< [n, H]
@@ -43,6 +45,14 @@ struct TensorMemoryLayer {
   ContextSaved<T> context;  ///< of context-parallel ranks' attention, with qkv and attention
 };
 
+/// A layer's tensors while its forward runs, for the first time or again.
+template <class T>
+struct TensorMemoryForward {
+  TensorMemoryLayer<T> x;
+  T* work;    ///< of TensorMemory::forward_numbers()
+  T* output;  ///< [n, H]
+};
+
 /// The head's, after those of the layers; V is the rank's part of the vocabulary.
 template <class T>
 struct TensorMemoryHead {
@@ -56,22 +66,28 @@ template <class T>
 class TensorMemory {
  public:
   /// @param part  tensor_part() of the model
-  /// @throws InputError  naming what is not computed: a policy other than none, a loss in chunks, other
-  /// axes, or tokens that cannot be divided
+  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, a
+  /// loss in chunks, other axes, or tokens that cannot be divided
   TensorMemory(const Transformer& part, const Batch& batch, Recompute recompute, const Sharing& sharing)
       : part_{part},
         width_{part},
+        recompute_{recompute},
         sharing_{sharing},
         context_{part, batch, sharing},
         all_{context_.tokens().tokens()},
         own_{by_tokens() ? all_ / sharing.tensor : all_},
         score_numbers_{(2 * std::int64_t{64} + 2 * width_.query) * batch.sequence} {
+    const Placed sizes = placed(nullptr, nullptr);
+    kept_ = sizes.kept;
+    rest_ = sizes.rest;
     if (sharing.ranks() == 1) return;
     const auto refuse = [&](const std::string& what) {
       throw InputError(concat(sharing.tensor > 1 ? "tensor" : "context", " parallelism is executed ", what));
     };
     if (sharing.context > 1) check_dense_part(part, "--context-parallel");
-    if (recompute != Recompute::none) refuse("without recomputation; choose --recompute none");
+    if (part.recompute_layers > 0 || part.recompute_parts.any()) {
+      refuse("with recomputation of all layers, and not of named parts; choose --recompute none, selective or full");
+    }
     if (part.loss_chunk > 0 && part.loss_chunk <= part.vocab * sharing.tensor) {
       refuse("with the loss of all entries at once; leave out --loss-chunk");
     }
@@ -86,6 +102,7 @@ class TensorMemory {
   }
 
   int ranks() const { return sharing_.tensor; }
+  Recompute recompute() const { return recompute_; }
   bool by_tokens() const { return sharing_.sequence_parallel && sharing_.tensor > 1; }
   const ContextAttention<T>& context() const { return context_; }
   ContextExchange exchange() const { return sharing_.exchange; }
@@ -102,38 +119,31 @@ class TensorMemory {
     const auto bytes = [](std::int64_t numbers) { return Bytes{numbers * std::int64_t{sizeof(T)}}; };
     const std::int64_t halves = split ? (2 * stage.layers + 3) * stream(all_) : 0;
     stage.saved = std::max(stage.saved, bytes(saved_numbers(stage) + halves));
-    stage.forward_workspace =
-        std::max(stage.forward_workspace, bytes(2 * stream(all_) + score_numbers_ + 3 * all_ + context_forward()));
-    const std::int64_t inside = widest() * all_ + 2 * score_numbers_ + (has_context() ? context_.backward_numbers() : 0);
+    stage.stash = std::max(stage.stash, bytes(split ? stage.layers * rest_ : 0));
+    stage.forward_workspace = std::max(stage.forward_workspace, bytes(forward_numbers() + rest_));
     stage.backward_workspace =
-        std::max(stage.backward_workspace, bytes(2 * stream(own_) + 2 * stream(all_) + inside)) + stage.stashed_workspace;
+        std::max(stage.backward_workspace, bytes(backward_numbers() + (rest_ > 0 ? forward_numbers() + rest_ : 0))) +
+        stage.stashed_workspace;
     return stage;
   }
 
   // ---- kept -------------------------------------------------------------------------------------
 
-  TensorMemoryLayer<T> layer(std::span<std::byte> saved, std::int64_t layer) const {
-    Cursor<T> at{saved.data() + layer * layer_numbers() * std::int64_t{sizeof(T)}};
-    TensorMemoryLayer<T> x{};
-    x.input = at.take(stream(own_));
-    x.attention_norm = at.take(stream(own_));
-    x.qkv = at.take(all_ * (width_.query + 2 * width_.key));
-    x.attention = at.take(all_ * width_.query);
-    x.middle = at.take(stream(own_));
-    x.ffn_norm = at.take(stream(own_));
-    x.gate = at.take(all_ * width_.dense);
-    x.sigmoid = at.take(all_ * width_.dense);
-    x.up = at.take(all_ * width_.dense);
-    x.product = at.take(all_ * width_.dense);
-    x.norm_gradients = at.take(2 * width_.hidden);
-    if (!has_context()) return x;
-    T* const keys = at.take(context_.keys_kept());
-    T* const swapped = at.take(context_.swapped_kept());
-    x.context = {x.qkv, x.attention, keys, swapped, at.take(context_.sums_kept())};
-    return x;
+  TensorMemoryForward<T> layer(const ForwardArgs& args, std::int64_t layer) const {
+    T* const work = numbers(args.workspace);
+    return {placed(kept(args.saved, layer), work + forward_numbers()).x, work, reached(args, layer + 1)};
+  }
+  /// @param passes  of the computation: one half makes for the other what is not kept
+  TensorMemoryLayer<T> layer(const BackwardArgs& args, const Passes& passes, std::int64_t layer) const {
+    T* const rest = whole(passes) ? again(args) + forward_numbers() : numbers(args.stash) + layer * rest_;
+    return placed(kept(args.saved, layer), rest).x;
+  }
+  /// The same where its forward is repeated.
+  TensorMemoryForward<T> layer_again(const BackwardArgs& args, const Passes& passes, std::int64_t layer) const {
+    return {this->layer(args, passes, layer), again(args), again(args) + stream(all_)};
   }
   TensorMemoryHead<T> head(std::span<std::byte> saved, std::int64_t layers) const {
-    Cursor<T> at{saved.data() + layers * layer_numbers() * std::int64_t{sizeof(T)}};
+    Cursor<T> at{saved.data() + layers * kept_ * std::int64_t{sizeof(T)}};
     TensorMemoryHead<T> head{};
     head.input = at.take(stream(own_));
     head.normed = at.take(stream(own_));
@@ -147,20 +157,21 @@ class TensorMemory {
   /// The activation [n, H] before layer `layer`: its input, the head's, or the stage's output.
   T* reached(const ForwardArgs& args, std::int64_t layer) const {
     const StageWork& stage = *args.stage;
-    if (layer < stage.layers) return this->layer(args.saved, layer).input;
+    if (layer < stage.layers) return kept(args.saved, layer);
     if (stage.last_edge) return head(args.saved, layer).input;
     return gathers_messages(stage) ? numbers(args.workspace) + stream(all_) : reinterpret_cast<T*>(args.output.data());
   }
   /// What a product reads, of all tokens.
   T* gathered(const ForwardArgs& args) const { return numbers(args.workspace); }
   /// What a product gives before the sum over ranks that goes to `to`: for all tokens, in place if the
-  /// sum is for all, otherwise where gathered() was.
-  T* partial(const ForwardArgs& args, T* to) const { return by_tokens() ? numbers(args.workspace) : to; }
-  T* scratch(const ForwardArgs& args) const { return numbers(args.workspace) + 2 * stream(all_); }
+  /// sum is for all, otherwise where gathered() was. @param work  of a forward
+  T* partial(T* work, T* to) const { return by_tokens() ? work : to; }
+  T* partial(const ForwardArgs& args, T* to) const { return partial(numbers(args.workspace), to); }
+  T* scratch(T* work) const { return work + 2 * stream(all_); }
   /// [t, 3]
-  T* triples(const ForwardArgs& args) const { return scratch(args) + score_numbers_; }
+  T* triples(const ForwardArgs& args) const { return scratch(numbers(args.workspace)) + score_numbers_; }
   /// Of ContextAttention.
-  T* context_work(const ForwardArgs& args) const { return triples(args) + 3 * all_; }
+  T* context_work(T* work) const { return scratch(work) + score_numbers_ + 3 * all_; }
   /// Gives the stage's output to the next one, if it is not there.
   void pass_on(const ForwardArgs& args, int rank) const {
     if (gathers_messages(*args.stage)) pass(reached(args, args.stage->layers), args.output, rank);
@@ -218,18 +229,60 @@ class TensorMemory {
  private:
   static T* numbers(std::span<std::byte> memory) { return reinterpret_cast<T*>(memory.data()); }
   static bool whole(const Passes& passes) { return passes.backward_input && passes.backward_weight; }
+  /// A layer's tensors in `saved`, of which the first is its input.
+  T* kept(std::span<std::byte> saved, std::int64_t layer) const { return numbers(saved) + layer * kept_; }
+  /// What a repeated forward works in, behind all that a backward does.
+  T* again(const BackwardArgs& args) const { return numbers(args.workspace) + backward_numbers(); }
+
+  struct Placed {
+    TensorMemoryLayer<T> x;
+    std::int64_t kept;  ///< numbers
+    std::int64_t rest;
+  };
+  Placed placed(T* in_saved, T* others) const {
+    Taking<T> saved{in_saved};
+    Taking<T> rest{others};
+    const auto take = [&](std::int64_t count, bool keeps) { return (keeps ? saved : rest).take(count); };
+    const bool all = recompute_ == Recompute::none;
+    const bool products = recompute_ != Recompute::full;
+    const std::int64_t product = all_ * (width_.query + 2 * width_.key);
+    const bool swaps = has_context() && context_.product_kept() > 0;
+    TensorMemoryLayer<T> x{};
+    x.input = take(stream(own_), true);
+    x.attention_norm = take(stream(own_), all);
+    x.qkv = take(product, swaps ? all : products);
+    x.attention = take(all_ * width_.query, all);
+    x.middle = take(stream(own_), products);
+    x.ffn_norm = take(stream(own_), all);
+    x.gate = take(all_ * width_.dense, products);
+    x.sigmoid = take(all_ * width_.dense, all);
+    x.up = take(all_ * width_.dense, products);
+    x.product = take(all_ * width_.dense, all);
+    x.norm_gradients = take(2 * width_.hidden, all);
+    if (has_context()) {
+      x.context = {.qkv = x.qkv,
+                   .attention = x.attention,
+                   .keys = take(context_.keys_kept(), all),
+                   .swapped = take(context_.swapped_kept(), all),
+                   .log_sums = take(context_.sums_kept(), all),
+                   .product = swaps && recompute_ == Recompute::selective ? take(product, true) : nullptr};
+    }
+    return {x, saved.size, rest.size};
+  }
   std::int64_t stream(std::int64_t tokens) const { return tokens * width_.hidden; }
   static std::int64_t boundary(const StageWork& stage) { return stage.boundary.value() / std::int64_t{sizeof(T)}; }
-  std::int64_t layer_numbers() const {
-    return 4 * stream(own_) + all_ * (2 * width_.query + 2 * width_.key + 4 * width_.dense) + 2 * width_.hidden +
-           (has_context() ? context_.keys_kept() + context_.swapped_kept() + context_.sums_kept() : 0);
+  std::int64_t forward_numbers() const {
+    return 2 * stream(all_) + score_numbers_ + 3 * all_ + (has_context() ? context_.forward_numbers() : 0);
   }
-  std::int64_t context_forward() const { return has_context() ? context_.forward_numbers() : 0; }
+  std::int64_t backward_numbers() const {
+    return 2 * stream(own_) + 2 * stream(all_) + widest() * all_ + 2 * score_numbers_ +
+           (has_context() ? context_.backward_numbers() : 0);
+  }
   /// Numbers of a token that a backward's products give.
   std::int64_t widest() const { return std::max({width_.dense, width_.hidden, width_.query}); }
   std::int64_t saved_numbers(const StageWork& stage) const {
     const std::int64_t head = 2 * stream(own_) + all_ * part_.vocab + width_.hidden;
-    return stage.layers * layer_numbers() + (stage.last_edge ? head : 0);
+    return stage.layers * kept_ + (stage.last_edge ? head : 0);
   }
   /// What one half of a backward keeps for the other, at the end of `saved`: [2 layers + 3, t, H].
   T* kept(const BackwardArgs& args) const { return numbers(args.saved) + saved_numbers(*args.stage); }
@@ -241,11 +294,14 @@ class TensorMemory {
 
   Transformer part_;
   TokenWidths width_;
+  Recompute recompute_;
   Sharing sharing_;
   ContextAttention<T> context_;
   std::int64_t all_;
   std::int64_t own_;
   std::int64_t score_numbers_;  // of attention, at least
+  std::int64_t kept_ = 0;       // of a layer, in `saved`
+  std::int64_t rest_ = 0;       // of a layer, elsewhere
 };
 
 /// The stages of a composition with the memory that TensorLlama needs: what the simulator counts for

@@ -5,11 +5,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/layers/tensor_code.hpp"
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 #include "tawpipe/model/workload.hpp"
@@ -24,14 +28,19 @@ const Transformer model{
 const Batch batch{.sequence = 16, .microbatch_size = 2, .global_batch = 4};
 
 struct Case {
+  Transformer decoder;
+  Recompute recompute;
   Sharing sharing;
   StageWork stage;
   SharedStage shared;
 };
 
-std::vector<Case> cases() {
+/// @param stops_early  in full recomputation
+std::vector<Case> cases(Recompute recompute = Recompute::none, bool stops_early = false) {
   std::vector<Case> all;
-  const std::vector<StageWork> stages = Workload{model, batch, Recompute::none}.split(3);
+  Transformer decoder = model;
+  decoder.early_stop = stops_early;
+  const std::vector<StageWork> stages = Workload{decoder, batch, recompute}.split(3);
   std::vector<Sharing> sharings;
   for (const bool by_tokens : {false, true})
     sharings.push_back({.tensor = 2, .sequence_parallel = by_tokens, .sends_activations = true});
@@ -43,8 +52,8 @@ std::vector<Case> cases() {
     }
   }
   for (const Sharing& sharing : sharings) {
-    const auto shared = share_stages(model, batch, Recompute::none, stages, sharing);
-    for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({sharing, shared[s].work, shared[s]});
+    const auto shared = share_stages(decoder, batch, recompute, stages, sharing);
+    for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({decoder, recompute, sharing, shared[s].work, shared[s]});
   }
   return all;
 }
@@ -52,7 +61,7 @@ std::vector<Case> cases() {
 /// Calls `visit(passes, body, plan)` for the passes of a case.
 template <class Visit>
 void for_each_pass(const Case& one, Visit&& visit) {
-  const TensorLlama<double> llama{model, batch, Recompute::none, {}, one.sharing};
+  const TensorLlama<double> llama{one.decoder, batch, one.recompute, {}, one.sharing};
   const auto plan = [&](const Passes& passes) {
     const SharedPart part{one.sharing.tensor - 1, one.sharing.context - 1};
     return [&llama, &one, passes, part](const StageBody& body) { return llama.plan(passes, one.stage, body, part); };
@@ -63,8 +72,19 @@ void for_each_pass(const Case& one, Visit&& visit) {
   visit(one.shared.backward_weight, plan({.backward_weight = true}));
 }
 
+/// With each policy.
+std::vector<Case> all_cases() {
+  std::vector<Case> all = cases();
+  for (const auto& [recompute, stops] :
+       {std::pair{Recompute::selective, false}, std::pair{Recompute::full, false}, std::pair{Recompute::full, true}}) {
+    for (Case& one : cases(recompute, stops)) all.push_back(std::move(one));
+  }
+  return all;
+}
+
 TEST_CASE("each collective of a body is one of the code's, and each step of some work computes") {
-  for (const Case& one : cases()) {
+  for (const Case& one : all_cases()) {
+    CAPTURE(std::string{name(one.recompute)});
     for_each_pass(one, [&](const StageBody& body, auto&& plan) {
       const StepPlan steps = plan(body);
       REQUIRE(steps.operations.size() == body.size());
@@ -81,7 +101,7 @@ TEST_CASE("each collective of a body is one of the code's, and each step of some
 
 TEST_CASE("a body without one of its collectives, or with another, is refused") {
   std::size_t mutants = 0;
-  for (const Case& one : cases()) {
+  for (const Case& one : all_cases()) {
     for_each_pass(one, [&](const StageBody& body, auto&& plan) {
       for (std::size_t s = 0; s < body.size(); ++s) {
         if (body[s].is_compute()) continue;
@@ -139,10 +159,48 @@ TEST_CASE("a body in which a computation and a collective do not wait for each o
   CHECK(implied == 8);
 }
 
+TEST_CASE("what a backward repeats is marked, and the whole forward of each layer but what no gradient needs") {
+  for (const bool stops : {false, true}) {
+    for (const Case& one : cases(Recompute::full, stops)) {
+      std::vector<StepOperation> repeated;
+      std::vector<StepOperation> forward;
+      for_each_pass(one, [&](const StageBody& body, auto&& plan) {
+        for (const auto& operations : plan(body).operations) {
+          for (const StepOperation& operation : operations) {
+            if (&body == &one.shared.forward) forward.push_back(operation);
+            if (&body == &one.shared.backward && operation.again) repeated.push_back(operation);
+            if (&body == &one.shared.backward_weight) CHECK(!operation.again);
+          }
+        }
+      });
+      // Without the operations of edges and messages, and of each layer its output, with the last product and its sum.
+      const bool sums = one.sharing.tensor > 1;
+      const auto of = [](layers::TensorCode code) { return static_cast<std::uint8_t>(code); };
+      std::erase_if(forward, [&](const StepOperation& operation) {
+        using enum layers::TensorCode;
+        for (const auto code :
+             {message, embedding_sum, look_up, take, pass_on, head_norm, head_gather, logits, loss_sum, loss, output})
+          if (operation.code == of(code)) return true;
+        return stops && (operation.code == of(ffn_output) || (sums && operation.code == of(ffn_sum)));
+      });
+      CHECK(repeated.size() == forward.size());
+      for (const StepOperation& operation : forward) {
+        CHECK(std::any_of(repeated.begin(), repeated.end(), [&](const StepOperation& other) {
+          return other.code == operation.code && other.layer == operation.layer && other.block == operation.block;
+        }));
+      }
+    }
+  }
+}
+
 TEST_CASE("what is not computed is refused by name") {
   const Sharing two{.tensor = 2};
-  CHECK_THROWS_WITH_AS((TensorLlama<double>{model, batch, Recompute::full, {}, two}),
-                       "tensor parallelism is executed without recomputation; choose --recompute none", InputError);
+  Transformer parts = model;
+  parts.recompute_parts.mlp = true;
+  CHECK_THROWS_WITH_AS((TensorLlama<double>{parts, batch, Recompute::selective, {}, two}),
+                       "tensor parallelism is executed with recomputation of all layers, and not of named parts; choose "
+                       "--recompute none, selective or full",
+                       InputError);
   Transformer chunks = model;
   chunks.loss_chunk = 8;
   CHECK_THROWS_AS((TensorLlama<double>{chunks, batch, Recompute::none, {}, two}), InputError);
