@@ -190,6 +190,15 @@ TEST_CASE("ranks that share stages and compute activations again have the losses
   }
 }
 
+TEST_CASE("ranks that share stages and compute the loss in chunks follow the curve of one device") {
+  const Training training;
+  const json alone = training.train(5, "--schedule 1f1b");
+  for (const std::string& mesh : std::vector<std::string>{
+           "--schedule zb-h1 --cluster 2x2 --tensor-parallel 2 --loss-chunk 20",
+           "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --context-parallel 2 --loss-chunk 64 --recompute full"})
+    check_same_curve(training.train(5, mesh), alone);
+}
+
 TEST_CASE("context-parallel ranks follow the curve of one device, with the same bits under delays") {
   const Training training;
   const json alone = training.train(5, "--schedule 1f1b --clip 0.5");
@@ -230,7 +239,6 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
     check_refused(run(training.flags(100000, more, dtype)), parts);
   };
   refused("--tensor-parallel 2 --cluster 1x2 --backend cuda", {"--tensor-parallel 2", "on GPUs", "whole matrices"}, "f32");
-  refused("--tensor-parallel 2 --cluster 1x2 --loss-chunk 8", {"--loss-chunk"});
   refused("--tensor-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--tensor-parallel 2"});
   refused("--tensor-parallel 3 --cluster 1x3", {"leaves the last none of its", "choose fewer"});
   refused("--context-parallel 2 --cluster 1x2 --backend cuda --dtype f32",

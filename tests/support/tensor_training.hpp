@@ -34,11 +34,28 @@ struct Splitting {
   bool by_tokens;
   ContextExchange exchange;
   Recompute recompute;
+  int loss_chunk = 0;
 
   Sharing of(const Mesh& axes) const {
     return {.tensor = axes.tensor, .context = axes.context, .sequence_parallel = by_tokens, .exchange = exchange};
   }
 };
+
+template <class T>
+Transformer shared_model(const training::ReferenceRun& reference, const Splitting& how) {
+  Transformer model = reference_model<T>(reference);
+  model.loss_chunk = how.loss_chunk;
+  return model;
+}
+/// The recorded batch, or the part of it that each of `replicas` has.
+template <class T>
+Workload shared_work(const training::ReferenceRun& reference, const Splitting& how, int replicas = 1) {
+  Batch batch = reference.batch();
+  batch.global_batch /= replicas;
+  Workload work{shared_model<T>(reference, how), batch, how.recompute};
+  work.parameter_bytes({.weight = sizeof(T), .gradient = sizeof(T), .optimizer = 2 * sizeof(T)});
+  return work;
+}
 
 /// The schedule of that name on `ranks` ranks, each of them `axes.tensor` x `axes.context` ranks that
 /// share it, and `axes.data` replicas of them, as it is simulated.
@@ -46,14 +63,14 @@ struct Splitting {
 template <class T, class Larger>
 Schedule simulated_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
                             const Splitting& how, Composition with, Larger&& larger) {
-  const Workload replica = reference_work<T>(reference, how.recompute, axes.data);
+  const Workload replica = shared_work<T>(reference, how, axes.data);
   const Schedule logical = build_schedule(name, {.workload = replica, .nodes = DeviceGroups{{ranks}}, .options = {}});
-  const Transformer model = reference_model<T>(reference);
+  const Transformer model = shared_model<T>(reference, how);
   Sharing sharing = how.of(axes);
   sharing.sends_activations = hands_on(logical);
   with.sequence_parallel = how.by_tokens;
   with.stages = larger(share_stages(model, replica.batch(), how.recompute, logical.stages(), sharing), sharing);
-  const Workload whole = reference_work<T>(reference, how.recompute);
+  const Workload whole = shared_work<T>(reference, how);
   return compose(logical, whole, axes.over(ranks * axes.copies()), with);
 }
 template <class T>
@@ -67,7 +84,7 @@ Schedule simulated_schedule(const training::ReferenceRun& reference, const std::
 template <class T>
 Schedule tensor_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
                          const Splitting& how, Composition with = {}) {
-  const Transformer model = reference_model<T>(reference);
+  const Transformer model = shared_model<T>(reference, how);
   const auto larger = [&](std::vector<SharedStage> stages, const Sharing& sharing) {
     return layers::host::tensor_stages<T>(model, reference.batch(), how.recompute, sharing, std::move(stages), true);
   };
@@ -81,7 +98,7 @@ template <class T>
 std::vector<IterationResult> train_steps(const training::ReferenceRun& reference, const Schedule& schedule, const Mesh& axes,
                                          const Splitting& how, const host::Chaos& chaos) {
   const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
-  const Transformer model = reference_model<T>(reference);
+  const Transformer model = shared_model<T>(reference, how);
   host::HostExecutor<T, layers::host::TensorLlama<T>, layers::AdamWUpdate<T>> executor{
       schedule,
       [&] {
@@ -104,7 +121,8 @@ std::vector<training::NumericsCheck> train_tensor_parallel(const training::Refer
   const Schedule schedule = tensor_schedule<T>(reference, name, ranks, axes, how, std::move(with));
   const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   return train_reference<T, layers::host::TensorLlama<T>>(reference, schedule, [&] {
-    return layers::host::TensorLlama<T>{reference_model<T>(reference), reference.batch(), how.recompute, constants, how.of(axes)};
+    return layers::host::TensorLlama<T>{shared_model<T>(reference, how), reference.batch(), how.recompute, constants,
+                                        how.of(axes)};
   });
 }
 

@@ -96,7 +96,7 @@ class TensorLlama {
       case Code::embedding_sum:
         return {bytes(m.partial(args, m.reached(args, 0))), bytes(m.reached(args, 0)), stream(), Combine::sum};
       case Code::head_gather:
-        return gathered(m.head(args.saved, args.stage->layers).normed, m.gathered(args));
+        return gathered(m.head(args.saved, args.stage->layers).normed, m.head_input(args));
       case Code::loss_sum:
         return {bytes(m.triples(args)), bytes(m.triples(args)), 3 * all_, Combine::softmax};
       default:
@@ -140,6 +140,7 @@ class TensorLlama {
 
  private:
   using Code = TensorCode;
+  using Chunk = typename VocabularyPart<T>::Chunk;
 
   static std::byte* bytes(const T* numbers) { return reinterpret_cast<std::byte*>(const_cast<T*>(numbers)); }
   std::int64_t stream() const { return all_ * width_.hidden; }
@@ -179,15 +180,19 @@ class TensorLlama {
     if (from != to) std::copy_n(from, own_ * width_.hidden, to);
   }
   void logits(const ForwardArgs& args, const SharedPart& part) const {
-    const TensorMemoryHead<T> head = memory_.head(args.saved, args.stage->layers);
-    project(memory_.by_tokens() ? memory_.gathered(args) : head.normed, memory_.template output_matrix<const T>(args.weights),
-            head.logits, all_, width_.hidden, part_.vocab);
-    vocabulary_.triples(head.logits, args.targets, part, memory_.triples(args));
+    T* const kept = memory_.head(args.saved, args.stage->layers).logits;
+    for_each_chunk([&](const Chunk& chunk) {
+      T* const logits = memory_.chunked() ? memory_.chunk(args) : kept;
+      project(memory_.head_input(args), memory_.template output_matrix<const T>(args.weights) + chunk.begin * width_.hidden,
+              logits, all_, width_.hidden, chunk.count);
+      vocabulary_.add_triples(logits, args.targets, part, chunk, memory_.triples(args));
+    });
   }
   /// Context-parallel ranks have the losses of their tokens each.
   void loss(const ForwardArgs& args, const SharedPart& part) const {
-    const TensorMemoryHead<T> head = memory_.head(args.saved, args.stage->layers);
-    *args.loss = vocabulary_.loss(memory_.triples(args), part, head.logits) / static_cast<double>(microbatch_);
+    *args.loss = vocabulary_.loss(memory_.triples(args)) / static_cast<double>(microbatch_);
+    if (memory_.chunked()) return;
+    vocabulary_.softmax(memory_.triples(args), part, {0, part_.vocab}, memory_.head(args.saved, args.stage->layers).logits);
   }
 
   // ---- backward ---------------------------------------------------------------------------------
@@ -270,17 +275,18 @@ class TensorLlama {
   void compute_head(const StepOperation& operation, const BackwardArgs& args, const StepPlan& plan) const {
     const TensorMemory<T>& m = memory_;
     const std::int64_t hidden = width_.hidden;
-    const std::int64_t vocab = part_.vocab;
     const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
     switch (static_cast<Code>(operation.code)) {
       case Code::loss_gradient:
-        vocabulary_.loss_gradient(head.logits, args.targets, plan.part,
-                                  static_cast<T>(args.scale / static_cast<double>(microbatch_)));
-        project_back(head.logits, m.template output_matrix<const T>(args.weights), m.partial(args), all_, hidden, vocab);
+        for_each_chunk([&](const Chunk& chunk) { loss_gradient(args, plan, chunk); });
         break;
       case Code::head_weight:
-        add_weight_gradient(head.logits, m.by_tokens() ? m.inputs(args, plan.passes, 0) : head.normed,
-                            m.template output_matrix<T>(args.gradients), all_, hidden, vocab);
+        if (m.chunked() && plan.passes.backward_input) break;  // added with each chunk's gradient
+        for_each_chunk([&](const Chunk& chunk) {
+          add_weight_gradient(m.chunked() ? m.chunk(args, plan.passes, chunk.begin) : head.logits,
+                              m.by_tokens() ? m.inputs(args, plan.passes, 0) : head.normed,
+                              m.template output_matrix<T>(args.gradients) + chunk.begin * hidden, all_, hidden, chunk.count);
+        });
         break;
       case Code::head_norm_gradient: {
         T* const summed = m.summed(args);
@@ -292,6 +298,31 @@ class TensorLlama {
       default:  // head_norm_weight
         add_to(reinterpret_cast<T*>(args.gradients.last_edge), head.norm_gradient, hidden);
     }
+  }
+
+  /// Of the output matrix too where it is computed in chunks, of which the next overwrites this one.
+  void loss_gradient(const BackwardArgs& args, const StepPlan& plan, const Chunk& chunk) const {
+    const TensorMemory<T>& m = memory_;
+    const TensorMemoryHead<T> head = m.head(args.saved, args.stage->layers);
+    const std::int64_t first = chunk.begin * width_.hidden;
+    const T* const weights = m.template output_matrix<const T>(args.weights) + first;
+    T* const logits = m.chunked() ? m.chunk(args, plan.passes, chunk.begin) : head.logits;
+    if (m.chunked()) {
+      project(head.all_normed, weights, logits, all_, width_.hidden, chunk.count);
+      vocabulary_.softmax(head.triples, plan.part, chunk, logits);
+    }
+    const T factor = static_cast<T>(args.scale / static_cast<double>(microbatch_));
+    vocabulary_.loss_gradient(logits, args.targets, plan.part, chunk, factor);
+    project_back(logits, weights, m.partial(args), all_, width_.hidden, chunk.count, chunk.begin > 0 ? T{1} : T{0});
+    if (!m.chunked() || !plan.passes.backward_weight) return;
+    add_weight_gradient(logits, head.all_normed, m.template output_matrix<T>(args.gradients) + first, all_, width_.hidden,
+                        chunk.count);
+  }
+  /// Calls `visit(chunk)` for those of the rank's part of the vocabulary; all at once if the loss is.
+  template <class Visit>
+  void for_each_chunk(Visit&& visit) const {
+    for (std::int64_t begin = 0; begin < part_.vocab; begin += memory_.chunk_entries())
+      visit(Chunk{begin, std::min<std::int64_t>(memory_.chunk_entries(), part_.vocab - begin)});
   }
 
   /// The gradient of a sublayer's output, of all tokens, where its weights' gradients find it.

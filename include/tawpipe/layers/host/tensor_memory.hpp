@@ -58,7 +58,9 @@ template <class T>
 struct TensorMemoryHead {
   T* input;          ///< [n, H]
   T* normed;         ///< [n, H]
-  T* logits;         ///< [t, V] -> softmax -> its gradient
+  T* all_normed;     ///< [t, H], with a loss in chunks, whose logits are computed again; null: not kept
+  T* logits;         ///< [t, V] -> softmax -> its gradient; in chunks: none
+  T* triples;        ///< in chunks: [t, 3] of Combine::softmax
   T* norm_gradient;  ///< [H]
 };
 
@@ -66,8 +68,8 @@ template <class T>
 class TensorMemory {
  public:
   /// @param part  tensor_part() of the model
-  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, a
-  /// loss in chunks, other axes, or tokens that cannot be divided
+  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, other
+  /// axes, or tokens that cannot be divided
   TensorMemory(const Transformer& part, const Batch& batch, Recompute recompute, const Sharing& sharing)
       : part_{part},
         width_{part},
@@ -88,9 +90,6 @@ class TensorMemory {
     if (part.recompute_layers > 0 || part.recompute_parts.any()) {
       refuse("with recomputation of all layers, and not of named parts; choose --recompute none, selective or full");
     }
-    if (part.loss_chunk > 0 && part.loss_chunk <= part.vocab * sharing.tensor) {
-      refuse("with the loss of all entries at once; leave out --loss-chunk");
-    }
     if (sharing.expert > 1) refuse("without expert parallelism; leave it out");
     if (sharing.context > 1 && sharing.exchange == ContextExchange::two_level) {
       refuse("without an exchange in two levels; choose all-gather, ring or all-to-all");
@@ -103,6 +102,12 @@ class TensorMemory {
 
   int ranks() const { return sharing_.tensor; }
   Recompute recompute() const { return recompute_; }
+  /// A loss in chunks: entries of the rank's part at a time.
+  bool chunked() const { return part_.loss_chunk > 0; }
+  std::int64_t chunk_entries() const {
+    return chunked() ? std::min<std::int64_t>((part_.loss_chunk + sharing_.tensor - 1) / sharing_.tensor, part_.vocab)
+                     : part_.vocab;
+  }
   bool by_tokens() const { return sharing_.sequence_parallel && sharing_.tensor > 1; }
   const ContextAttention<T>& context() const { return context_; }
   ContextExchange exchange() const { return sharing_.exchange; }
@@ -119,11 +124,11 @@ class TensorMemory {
     const auto bytes = [](std::int64_t numbers) { return Bytes{numbers * std::int64_t{sizeof(T)}}; };
     const std::int64_t halves = split ? (2 * stage.layers + 3) * stream(all_) : 0;
     stage.saved = std::max(stage.saved, bytes(saved_numbers(stage) + halves));
-    stage.stash = std::max(stage.stash, bytes(split ? stage.layers * rest_ : 0));
-    stage.forward_workspace = std::max(stage.forward_workspace, bytes(forward_numbers() + rest_));
-    stage.backward_workspace =
-        std::max(stage.backward_workspace, bytes(backward_numbers() + (rest_ > 0 ? forward_numbers() + rest_ : 0))) +
-        stage.stashed_workspace;
+    const std::int64_t waiting = chunked() && stage.last_edge ? all_ * part_.vocab : 0;
+    stage.stash = std::max(stage.stash, bytes(split ? stage.layers * rest_ + waiting : 0));
+    stage.forward_workspace = std::max(stage.forward_workspace, bytes(forward_numbers() + std::max(rest_, chunk_numbers())));
+    const std::int64_t again = std::max(rest_ > 0 ? forward_numbers() + rest_ : 0, chunk_numbers());
+    stage.backward_workspace = std::max(stage.backward_workspace, bytes(backward_numbers() + again)) + stage.stashed_workspace;
     return stage;
   }
 
@@ -147,7 +152,9 @@ class TensorMemory {
     TensorMemoryHead<T> head{};
     head.input = at.take(stream(own_));
     head.normed = at.take(stream(own_));
-    head.logits = at.take(all_ * part_.vocab);
+    head.all_normed = !by_tokens() ? head.normed : chunked() ? at.take(stream(all_)) : nullptr;
+    head.logits = at.take(chunked() ? 0 : all_ * part_.vocab);
+    head.triples = at.take(chunked() ? 3 * all_ : 0);
     head.norm_gradient = at.take(width_.hidden);
     return head;
   }
@@ -169,7 +176,17 @@ class TensorMemory {
   T* partial(const ForwardArgs& args, T* to) const { return partial(numbers(args.workspace), to); }
   T* scratch(T* work) const { return work + 2 * stream(all_); }
   /// [t, 3]
-  T* triples(const ForwardArgs& args) const { return scratch(numbers(args.workspace)) + score_numbers_; }
+  T* triples(const ForwardArgs& args) const {
+    if (chunked()) return head(args.saved, args.stage->layers).triples;
+    return scratch(numbers(args.workspace)) + score_numbers_;
+  }
+  /// [t, H] normed, of which the logits are computed.
+  T* head_input(const ForwardArgs& args) const {
+    T* const kept = head(args.saved, args.stage->layers).all_normed;
+    return kept != nullptr ? kept : gathered(args);
+  }
+  /// Logits [t, chunk].
+  T* chunk(const ForwardArgs& args) const { return numbers(args.workspace) + forward_numbers(); }
   /// Of ContextAttention.
   T* context_work(T* work) const { return scratch(work) + score_numbers_ + 3 * all_; }
   /// Gives the stage's output to the next one, if it is not there.
@@ -204,6 +221,11 @@ class TensorMemory {
   T* inputs(const BackwardArgs& args, const Passes& passes, int i) const {
     if (whole(passes)) return numbers(args.workspace) + 2 * stream(own_) + stream(all_);
     return kept(args) + (2 * args.stage->layers + 1 + i) * stream(all_);
+  }
+  /// Logits [t, chunk] from some entry on, and their gradient: one half of a backward leaves those of all
+  /// entries for the other.
+  T* chunk(const BackwardArgs& args, const Passes& passes, std::int64_t begin) const {
+    return whole(passes) ? again(args) : numbers(args.stash) + args.stage->layers * rest_ + all_ * begin;
   }
   /// Gives the gradient to the previous stage, or keeps what the embedding's gradient needs.
   void give(const BackwardArgs& args, const Passes& passes, int rank) const {
@@ -271,6 +293,7 @@ class TensorMemory {
   }
   std::int64_t stream(std::int64_t tokens) const { return tokens * width_.hidden; }
   static std::int64_t boundary(const StageWork& stage) { return stage.boundary.value() / std::int64_t{sizeof(T)}; }
+  std::int64_t chunk_numbers() const { return chunked() ? all_ * chunk_entries() : 0; }
   std::int64_t forward_numbers() const {
     return 2 * stream(all_) + score_numbers_ + 3 * all_ + (has_context() ? context_.forward_numbers() : 0);
   }
@@ -281,7 +304,8 @@ class TensorMemory {
   /// Numbers of a token that a backward's products give.
   std::int64_t widest() const { return std::max({width_.dense, width_.hidden, width_.query}); }
   std::int64_t saved_numbers(const StageWork& stage) const {
-    const std::int64_t head = 2 * stream(own_) + all_ * part_.vocab + width_.hidden;
+    const std::int64_t logits = chunked() ? 3 * all_ + (by_tokens() ? stream(all_) : 0) : all_ * part_.vocab;
+    const std::int64_t head = 2 * stream(own_) + logits + width_.hidden;
     return stage.layers * kept_ + (stage.last_edge ? head : 0);
   }
   /// What one half of a backward keeps for the other, at the end of `saved`: [2 layers + 3, t, H].

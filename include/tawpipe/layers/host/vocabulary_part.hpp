@@ -48,37 +48,51 @@ class VocabularyPart {
     }
   }
 
-  /// `triple` [tokens, 3] of Combine::softmax. @param logits  [tokens, own entries]
-  void triples(const T* logits, std::span<const std::int32_t> targets, const SharedPart& part, T* triple) const {
+  /// Of the rank's entries, some: a loss in chunks has the logits [tokens, count] of these at a time.
+  struct Chunk {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+  };
+
+  /// Those of a chunk join `triple` [tokens, 3] of Combine::softmax; the first one begins it.
+  void add_triples(const T* logits, std::span<const std::int32_t> targets, const SharedPart& part, const Chunk& chunk,
+                   T* triple) const {
     check_ids("target", targets);
-    const std::int64_t entries = entries_of(part);
-    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, triple += 3, logits += own_) {
-      const T most = *std::max_element(logits, logits + entries);
-      const std::int64_t target = id(targets, part, t) - part.tensor * own_;
-      T total = 0;
+    const std::int64_t entries = entries_of(part, chunk);
+    for (std::int64_t t = 0; t < tokens_.tokens() && entries > 0; ++t, triple += 3, logits += chunk.count) {
+      const T highest = *std::max_element(logits, logits + entries);
+      const bool first = chunk.begin == 0;
+      const T most = first ? highest : std::max(highest, triple[0]);
+      const std::int64_t target = id(targets, part, t) - part.tensor * own_ - chunk.begin;
+      T total = first ? T{0} : triple[1] * std::exp(triple[0] - most);
       for (std::int64_t v = 0; v < entries; ++v) total += std::exp(logits[v] - most);
       triple[0] = most;
       triple[1] = total;
-      triple[2] = target >= 0 && target < own_ ? logits[target] : T{0};
+      if (first) triple[2] = 0;
+      if (target >= 0 && target < chunk.count) triple[2] = logits[target];
     }
   }
-  /// Logits become their softmax over all ranks. @param triple  of all ranks together
-  /// @return the sum of the tokens' losses
-  double loss(const T* triple, const SharedPart& part, T* logits) const {
-    const std::int64_t entries = entries_of(part);
+  /// @param triple  of all ranks together. @return the sum of the tokens' losses
+  double loss(const T* triple) const {
     double total = 0;
-    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, triple += 3, logits += own_) {
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, triple += 3)
       total += static_cast<double>(triple[0] + std::log(triple[1])) - static_cast<double>(triple[2]);
-      for (std::int64_t v = 0; v < own_; ++v) logits[v] = v < entries ? std::exp(logits[v] - triple[0]) / triple[1] : T{0};
-    }
     return total;
   }
+  /// A chunk's logits become their softmax over all ranks.
+  void softmax(const T* triple, const SharedPart& part, const Chunk& chunk, T* logits) const {
+    const std::int64_t entries = entries_of(part, chunk);
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, triple += 3, logits += chunk.count) {
+      for (std::int64_t v = 0; v < chunk.count; ++v) logits[v] = v < entries ? std::exp(logits[v] - triple[0]) / triple[1] : T{0};
+    }
+  }
   /// Softmax becomes `factor` times the gradient of the sum of losses.
-  void loss_gradient(T* softmax, std::span<const std::int32_t> targets, const SharedPart& part, T factor) const {
-    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, softmax += own_) {
-      const std::int64_t target = id(targets, part, t) - part.tensor * own_;
-      if (target >= 0 && target < own_) softmax[target] -= T{1};
-      scale(softmax, factor, own_);
+  void loss_gradient(T* softmax, std::span<const std::int32_t> targets, const SharedPart& part, const Chunk& chunk,
+                     T factor) const {
+    for (std::int64_t t = 0; t < tokens_.tokens(); ++t, softmax += chunk.count) {
+      const std::int64_t target = id(targets, part, t) - part.tensor * own_ - chunk.begin;
+      if (target >= 0 && target < chunk.count) softmax[target] -= T{1};
+      scale(softmax, factor, chunk.count);
     }
   }
 
@@ -86,8 +100,10 @@ class VocabularyPart {
   std::int64_t id(std::span<const std::int32_t> ids, const SharedPart& part, std::int64_t t) const {
     return ids[static_cast<std::size_t>(tokens_.index(part.context, t))];
   }
-  /// The entries of the vocabulary that a rank has.
-  std::int64_t entries_of(const SharedPart& part) const { return std::min(own_, all_ - part.tensor * own_); }
+  /// The entries of a chunk that are no padding; below 1: none.
+  std::int64_t entries_of(const SharedPart& part, const Chunk& chunk) const {
+    return std::min(chunk.count, all_ - part.tensor * own_ - chunk.begin);
+  }
   void check_ids(const char* what, std::span<const std::int32_t> ids) const {
     for (std::size_t t = 0; t < ids.size(); ++t) {
       if (ids[t] >= 0 && ids[t] < all_) continue;

@@ -201,9 +201,6 @@ TEST_CASE("what is not computed is refused by name") {
                        "tensor parallelism is executed with recomputation of all layers, and not of named parts; choose "
                        "--recompute none, selective or full",
                        InputError);
-  Transformer chunks = model;
-  chunks.loss_chunk = 8;
-  CHECK_THROWS_AS((TensorLlama<double>{chunks, batch, Recompute::none, {}, two}), InputError);
   CHECK_THROWS_WITH_AS(
       (TensorLlama<double>{model, batch, Recompute::none, {}, {.context = 2, .exchange = ContextExchange::two_level}}),
       "context parallelism is executed without an exchange in two levels; choose all-gather, ring or all-to-all", InputError);
