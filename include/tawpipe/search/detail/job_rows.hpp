@@ -294,6 +294,10 @@ inline std::vector<JobField> make_job_fields() {
                      .read = read_swiglu,
                      .print = [](const JobField& f, const Problem& p) { return f.value.words[p.model->fused_swiglu ? 0 : 1]; },
                      .of_model = true}}),
+      row("fused-experts", problem, "on|off",
+          "Experts' gate, up and SwiGLU are one kernel (Transformer Engine's fused grouped MLP), with --gemm-format mxfp8 on\n"
+          "Blackwell: on or off (default)",
+          {.value = two_words<&Transformer::fused_experts>()}),
       row("dtype", problem, "DTYPE",
           "Numbers of weights and activations: bfloat16, float16 or float32 (default: the model's; a config.json's where it is\n"
           "16 bits wide, else bfloat16)",
