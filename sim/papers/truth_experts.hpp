@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/model/layer_kind.hpp"
-#include "tawpipe/model/model.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "truth.hpp"
@@ -36,32 +33,6 @@ inline std::optional<Transformer> known_model(const TruthRow& row) {
   return found;
 }
 
-/// gpt-oss with what its preset leaves out: a window of 128 in every second layer, sinks, biases, bounded
-/// functions, and positions scaled by YaRN. Source: Megatron-Bridge, models/gpt_oss/gpt_oss_provider.py.
-inline Transformer whole_gpt_oss(const Transformer& sizes) {
-  const Attention full{.heads = sizes.heads,
-                       .kv_heads = sizes.kv_heads,
-                       .head_dim = static_cast<int>(sizes.head_size()),
-                       .scaled = true,
-                       .sinks = true,
-                       .qkv_bias = true,
-                       .output_bias = true};
-  Attention window = full;
-  window.window = 128;
-  const Mixture experts{.experts = sizes.experts,
-                        .per_token = sizes.experts_per_token,
-                        .width = sizes.intermediate,
-                        .bias = true,
-                        .bounded = true,
-                        .router_bias = true};
-  Model model{.name = sizes.name,
-              .hidden = sizes.hidden,
-              .vocab = sizes.vocab,
-              .kinds = {{.name = "window", .sublayers = {window, experts}}, {.name = "full", .sublayers = {full, experts}}}};
-  for (int layer = 0; layer < sizes.layers; ++layer) model.pattern.push_back(static_cast<std::uint8_t>(layer % 2));
-  return Transformer::of(model);
-}
-
 /// The experts of a mixture, or why they cannot be expressed.
 inline std::string take_experts(const TruthRow& row, Transformer& model) {
   model.experts = row.experts;
@@ -69,7 +40,7 @@ inline std::string take_experts(const TruthRow& row, Transformer& model) {
   model.gated = true;
   if (const std::optional<Transformer> known = known_model(row)) {
     const int vocab = model.vocab;
-    model = known->name == "gpt-oss-120b" ? whole_gpt_oss(*known) : *known;
+    model = *known;
     model.name = row.model;
     model.vocab = vocab;
   } else if (lower_case(row.model).find("deepseek") != std::string::npos) {

@@ -16,6 +16,8 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/layer_kind.hpp"
+#include "tawpipe/model/model.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0::models {
@@ -158,12 +160,26 @@ inline Transformer glm_45(std::string_view name, int layers, int hidden, int den
   model.shared_width = width;
   return model;
 }
-/// gpt-oss: heads of 64; its biases, attention sinks and the window of every second layer are left
-/// out.
+/// gpt-oss: windows of 128 in every second layer, sinks, biases, bounded functions, and positions scaled by
+/// YaRN.
 inline Transformer gpt_oss_120b() {
-  Transformer model = mixture("gpt-oss-120b", 36, 2880, 64, 8, 2880, 201088, 128, 4);
-  model.head_dim = 64;
-  return model;
+  const Attention full{.heads = 64,
+                       .kv_heads = 8,
+                       .head_dim = 64,
+                       .turned = 64,
+                       .scaled = true,
+                       .sinks = true,
+                       .qkv_bias = true,
+                       .output_bias = true};
+  Attention window = full;
+  window.window = 128;
+  const Mixture experts{.experts = 128, .per_token = 4, .width = 2880, .bias = true, .bounded = true, .router_bias = true};
+  return Transformer::of({.name = "gpt-oss-120b",
+                          .hidden = 2880,
+                          .vocab = 201088,
+                          .kinds = {{.name = "window, mixture", .sublayers = {window, experts}},
+                                    {.name = "full, mixture", .sublayers = {full, experts}}},
+                          .pattern = repeated({0, 1}, 36)});
 }
 /// Grok-1: one matrix for embedding and output; two of its four norms a layer are left out.
 inline Transformer grok_1() {
