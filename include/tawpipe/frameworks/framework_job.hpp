@@ -262,12 +262,17 @@ class Reasons {
   std::vector<std::string> reasons_;
 };
 
+/// What a framework's settings can say and those of most cannot.
+struct WrittenAlso {
+  bool cuts = false;   ///< stages of unequal numbers of layers
+  bool kinds = false;  ///< layers of several kinds, whose reasons are its own
+};
+
 /// Requirements that every framework has for the stages, the loss and the batch.
-/// @param writes_cut  whether the job's stages are written even if they are unequal
-inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job, bool writes_cut = false) {
-  reasons.add_if(!job.stage_cut.is_even() && !writes_cut && job.mesh.pipeline > 1 && !job.splits_batch(),
+inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job, WrittenAlso also = {}) {
+  reasons.add_if(!job.stage_cut.is_even() && !also.cuts && job.mesh.pipeline > 1 && !job.splits_batch(),
                  "stages of other than equal numbers of layers are not written (--layers-per-stage)");
-  reasons.add_if(job.model && job.model->has_kinds(), "layers of several kinds are not written");
+  reasons.add_if(job.model && job.model->has_kinds() && !also.kinds, "layers of several kinds are not written");
   reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once (--loss-chunk)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
   reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are not a multiple of ", job.microbatch_size,

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/frameworks/detail/megatron_kinds_written.hpp"
 #include "tawpipe/frameworks/detail/megatron_reading.hpp"
 #include "tawpipe/frameworks/detail/megatron_sharding.hpp"
 #include "tawpipe/frameworks/detail/tokenizers.hpp"
@@ -142,6 +143,7 @@ inline FrameworkJob megatron_job(SettingsText found, int devices, const GivenJob
   detail::note_megatron_dropout(read);
   detail::note_megatron_latent(read);
   detail::note_megatron_experts(read);
+  detail::check_megatron_kinds(read, job);
   if (flags.narrow_gathers && flags.fp8.empty()) read.fail("--fp8-param-gather", "needs --fp8-format");
   if (flags.narrow_gathers && !job.shards()) read.fail("--fp8-param-gather", "needs --use-distributed-optimizer");
   if (flags.narrow_gathers && job.model && !job.model->narrow_gathers)
@@ -224,22 +226,22 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
   reasons.add_if(narrow && detail::is_torch_fsdp2(job),
                  "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
-  reasons.add_if(job.model && job.model->window > 0, "attention within a window (--window-size) is not written");
   reasons.add_if(job.model && (job.model->output_bias || job.model->mlp_bias),
                  "biases of attention's output and of the MLP alone are not written");
   reasons.add_if(job.model && job.model->qk_norm == QkNorm::width, "norms of queries and keys are of each head");
   reasons.add_if(job.model && job.model->shared_gate, "the gate of a shared expert is not written");
   detail::need_for_megatron_latent(reasons, job);
   detail::need_for_megatron_experts(reasons, job);
-  constexpr bool any_cut = true;  // --pipeline-model-parallel-layout
-  detail::need_what_all_need(reasons, job, any_cut);
+  detail::need_for_megatron_kinds(reasons, job);
+  // --pipeline-model-parallel-layout, --window-attn-skip-freq
+  detail::need_what_all_need(reasons, job, {.cuts = true, .kinds = true});
   return reasons.take();
 }
 
 /// The flags with which Megatron-LM runs the job. @pre megatron_cannot() is empty, the job has a model, and
 /// the weights of a balanced cut are known, as those of written_job() are
 inline MegatronFlags megatron_flags(const FrameworkJob& job) {
-  const Transformer& model = *job.model;
+  const Transformer model = detail::equal_layers_of(*job.model);
   const std::string& name = job.choice.schedule;
   MegatronFlags flags;
   const bool pipeline = name == "1f1b" || name == "interleaved-1f1b";
@@ -305,7 +307,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.qkv_bias = model.qkv_bias;
   flags.query_norms = model.qk_norm == QkNorm::head;
   detail::write_megatron_latent(model, flags);
-  detail::write_megatron_experts(job, flags);
+  detail::write_megatron_experts(job, model, flags);
   flags.swiglu = model.gated;
   flags.unfused_swiglu = model.gated && !model.fused_swiglu;
   flags.unfused_accumulation = !model.fuses_accumulation();
@@ -315,6 +317,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
     flags.positions_kind = "rope";
     flags.no_bias = true;
   }
+  detail::write_megatron_kinds(*job.model, flags);
   flags.bf16 = model.dtype == Dtype::bf16;
   flags.fp16 = model.dtype == Dtype::f16;
   if (model.products == ProductFormat::nvfp4) flags.fp4 = "e2m1";

@@ -95,12 +95,24 @@ struct MegatronFlags {
   bool delayed_weights = false;
   std::string flex_backend = "deepep";
   std::string expert_capacity;
+  std::string window;         ///< tokens before a token, and after it
+  std::string window_layers;  ///< a number or a list; "": all
+  std::string softmax = "vanilla";
   bool swiglu = false;
   bool unfused_swiglu = false;
+  bool quick_geglu = false;  ///< a gate, as of swiglu
+  bool unfused_geglu = false;
+  std::string glu_offset = "0.0";
+  std::string clamp;
+  bool unfused_dropout = false;
   bool unfused_accumulation = false;
   bool untied = false;
   std::string normalization = "LayerNorm";
   std::string positions_kind = "learned_absolute";
+  std::string rotary_factor = "1.0";
+  int unscaled_positions = 0;
+  bool unfused_positions = false;
+  bool gpt_oss = false;  ///< of its post-training: scaled positions
   bool no_bias = false;
   bool qkv_bias = false;
   bool embedding_counts = false;
@@ -123,6 +135,9 @@ struct MegatronFlags {
   std::string attention_dropout = "0.1";
   std::string hidden_dropout = "0.1";
 
+  bool is_gated() const { return swiglu || quick_geglu; }
+  /// YaRN's. Source: megatron/post_training/model_builder.py: enable_gpt_oss.
+  bool has_scaled_positions() const { return positions_kind == "yarn" || gpt_oss; }
   LayerCode code() const { return unfused_accumulation ? LayerCode::megatron_unfused : LayerCode::megatron; }
   /// Source: megatron/core/models/gpt/gpt_layer_specs.py: local layers have DotProductAttention.
   bool fused_attention() const {
@@ -226,11 +241,23 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--moe-flex-dispatcher-backend", &F::flex_backend, {"deepep", "hybridep"}},
                  {"--moe-expert-capacity-factor", &F::expert_capacity},
                  {"--untie-embeddings-and-output-weights", &F::untied},
+                 {"--window-size", &F::window},
+                 {"--window-attn-skip-freq", &F::window_layers},
+                 {"--softmax-type", &F::softmax, {"vanilla", "off-by-one", "learnable"}},
                  {"--swiglu", &F::swiglu},
                  {"--no-bias-swiglu-fusion", &F::unfused_swiglu},
+                 {"--quick-geglu", &F::quick_geglu},
+                 {"--no-bias-gelu-fusion", &F::unfused_geglu},
+                 {"--glu-linear-offset", &F::glu_offset},
+                 {"--activation-func-clamp-value", &F::clamp},
+                 {"--no-bias-dropout-fusion", &F::unfused_dropout},
                  {"--no-gradient-accumulation-fusion", &F::unfused_accumulation},
                  {"--normalization", &F::normalization, {"LayerNorm", "RMSNorm"}},
                  {"--position-embedding-type", &F::positions_kind},
+                 {"--rotary-scaling-factor", &F::rotary_factor},
+                 {"--yarn-original-max-position-embeddings", &F::unscaled_positions},
+                 {"--no-rope-fusion", &F::unfused_positions},
+                 {"--enable-gpt-oss", &F::gpt_oss},
                  {"--disable-bias-linear", &F::no_bias},
                  {"--add-qkv-bias", &F::qkv_bias},
                  {"--bf16", &F::bf16},

@@ -36,6 +36,9 @@ inline constexpr std::pair<std::string_view, std::string_view> negated_arguments
     {"add_bias_linear", "--disable-bias-linear"},
     {"gradient_accumulation_fusion", "--no-gradient-accumulation-fusion"},
     {"bias_swiglu_fusion", "--no-bias-swiglu-fusion"},
+    {"bias_gelu_fusion", "--no-bias-gelu-fusion"},
+    {"bias_dropout_fusion", "--no-bias-dropout-fusion"},
+    {"apply_rope_fusion", "--no-rope-fusion"},
     {"check_for_nan_in_loss_and_grad", "--no-check-for-nan-in-loss-and-grad"}};
 
 /// Arguments that have a value, their default, though what they belong to is off.

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "tawpipe/core/parse_number.hpp"
@@ -198,8 +200,19 @@ inline void need_for_megatron_experts(Reasons& reasons, const FrameworkJob& job)
                  "layers of experts whose tokens are not dropped are not captured in CUDA graphs (--cuda-graphs none)");
 }
 
+/// The first layers of a model of several kinds that have no experts where others do.
+inline int dense_first_of(const Transformer& model) {
+  if (!model.has_kinds()) return model.dense_layers;
+  const auto routed = [&](std::uint8_t kind) {
+    const auto& parts = model.kinds[kind].sublayers;
+    return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return std::holds_alternative<Mixture>(part); });
+  };
+  const auto first = std::find_if(model.pattern.begin(), model.pattern.end(), routed);
+  return first == model.pattern.end() ? 0 : static_cast<int>(first - model.pattern.begin());
+}
+
 /// Whether the first layers have no experts, and others have.
-inline bool has_dense_first(const FrameworkJob& job) { return job.model && job.model->dense_layers > 0; }
+inline bool has_dense_first(const FrameworkJob& job) { return job.model && dense_first_of(*job.model) > 0; }
 
 /// The modules of --recompute-modules for the parts that the job runs again: of layers of experts
 /// the MLP is moe, and its function moe_act; of layers without experts before them it is mlp.
@@ -219,9 +232,9 @@ inline std::string megatron_modules(const FrameworkJob& job) {
 }
 
 /// Sets the flags of the job's experts. @pre megatron_cannot() is empty
-inline void write_megatron_experts(const FrameworkJob& job, MegatronFlags& flags) {
+/// @param model  the job's, of equal layers
+inline void write_megatron_experts(const FrameworkJob& job, const Transformer& model, MegatronFlags& flags) {
   if (!job.has_experts()) return;
-  const Transformer& model = *job.model;
   flags.experts = model.experts;
   flags.experts_per_token = model.experts_per_token;
   flags.expert_ffn = model.intermediate;

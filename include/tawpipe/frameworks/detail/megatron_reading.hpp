@@ -14,6 +14,7 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/detail/megatron_experts.hpp"
+#include "tawpipe/frameworks/detail/megatron_kinds.hpp"
 #include "tawpipe/frameworks/detail/megatron_latent.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
@@ -53,7 +54,8 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
     return;
   }
   const int ffn = flags.swiglu ? static_cast<int>(std::int64_t{8} * flags.hidden / 3 / 64 * 64) : 4 * flags.hidden;
-  Transformer model{.name = concat(flags.swiglu ? "decoder-" : "gpt-", flags.layers, "x", flags.hidden),
+  if (flags.swiglu && flags.quick_geglu) read.fail("--quick-geglu", "not with --swiglu");
+  Transformer model{.name = concat(flags.is_gated() ? "decoder-" : "gpt-", flags.layers, "x", flags.hidden),
                     .layers = flags.layers,
                     .hidden = flags.hidden,
                     .heads = flags.heads,
@@ -64,9 +66,9 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                     .dtype = flags.bf16   ? Dtype::bf16
                              : flags.fp16 ? Dtype::f16
                                           : Dtype::f32,
-                    .gated = flags.swiglu,
+                    .gated = flags.is_gated(),
                     .fused_attention = flags.fused_attention(),
-                    .fused_swiglu = flags.swiglu && !flags.unfused_swiglu,
+                    .fused_swiglu = flags.swiglu ? !flags.unfused_swiglu : flags.quick_geglu && !flags.unfused_geglu,
                     .code = flags.code(),
                     .qkv_bias = flags.qkv_bias && !flags.latent,
                     .qk_norm = flags.query_norms && !flags.latent ? QkNorm::head : QkNorm::none};
@@ -99,6 +101,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   // Each is as the decoder's last layer, with norms, a product and a loss of its own, on the last stage.
   // Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_token_prediction.py (core 0.15).
   model.mtp.assign(static_cast<std::size_t>(flags.mtp_layers), 0);
+  read_megatron_kinds(read, model);
   take_known_name(model);
   job.model = std::move(model);
 }

@@ -30,8 +30,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--use-mp-args-from-checkpoint-args", "", "what a checkpoint says is not known; read as the flags say", false},
       {"--perform-rl-step", "", "reinforcement learning is not modelled"},
       {"--rampup-batch-size", "", "simulated at the full --global-batch-size", false},
-      {"--quick-geglu", "", "simulated without a gate", false},
-      {"--window-size", "", "simulated with attention to all tokens before", false},
       {"--no-overlap-p2p-communication", "", "simulated with overlapped sends and receives of interleaved 1F1B", false},
       {"--microbatch-group-size-per-virtual-pipeline-stage", "", "simulated in groups of as many microbatches as stages", false},
       {"--overlap-param-gather-with-optimizer-step", "", "simulated with gathers after the whole update", false},
@@ -69,10 +67,10 @@ inline constexpr std::string_view megatron_skipped =
     // the model's details
     "--rotary-base --rotary-percent --rotary-seq-len-interpolation-factor --rope-scaling-factor --rope-type "
     "--no-rope-freq --mrope-section --relative-attention-num-buckets --relative-attention-max-distance "
-    "--make-vocab-size-divisible-by --norm-epsilon --activation-func-clamp-value --glu-linear-offset --onnx-safe "
-    "--softmax-type --window-attn-skip-freq --mtp-loss-scaling-factor --spec --hybrid-attention-ratio "
+    "--make-vocab-size-divisible-by --norm-epsilon --yarn-beta-fast --yarn-beta-slow --onnx-safe "
+    "--mtp-loss-scaling-factor --spec --hybrid-attention-ratio "
     "--hybrid-mlp-ratio --mamba-state-dim --mamba-head-dim --mamba-num-groups --mamba-num-heads "
-    "--rotary-scaling-factor --mscale --mscale-all-dim --moe-* --init-method-std --embedding-init-method-std "
+    "--mscale --mscale-all-dim --moe-* --init-method-std --embedding-init-method-std "
     // optimizer and learning rate
     "--weight-decay --start-weight-decay --end-weight-decay --weight-decay-incr-style --clip-grad --adam-beta1 "
     "--adam-beta2 --adam-eps --sgd-momentum --muon-* --lr --lr-decay-style --lr-wsd-decay-style --lr-decay-iters "
@@ -110,7 +108,7 @@ inline constexpr std::string_view megatron_skipped_switches =
     "--no-fp8-wgrad --inference-rng-tracker --use-mcore-models --attention-softmax-in-fp32 "
     "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy "
     "--disable-bf16-reduced-precision-matmul --reuse-grad-buf-for-mxfp8-param-ag --no-masked-softmax-fusion "
-    "--no-bias-gelu-fusion --no-bias-dropout-fusion --no-rope-fusion --use-fused-weighted-squared-relu "
+    "--use-fused-weighted-squared-relu "
     "--no-persist-layer-norm --no-async-tensor-model-parallel-allreduce --use-te-activation-func --manual-gc "
     "--no-manual-gc-eval --deterministic-mode --use-cpu-initialization --calculate-per-token-loss "
     "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads --no-pin-cpu-params "
@@ -123,7 +121,8 @@ inline constexpr std::string_view megatron_skipped_switches =
     "--fsdp-double-buffer --keep-fp8-transpose-cache --replication --disable-gloo-process-groups "
     "--data-parallel-random-init --decrease-batch-size-if-needed "
     // the model's details
-    "--rotary-interleaved --use-rotary-position-embeddings --use-rope-scaling --no-position-embedding "
+    "--rotary-interleaved --yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int "
+    "--use-rotary-position-embeddings --use-rope-scaling --no-position-embedding "
     "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu "
     "--bert-no-binary-head --qk-l2-norm --disable-mamba-mem-eff-path "
     "--cache-mla-latents --moe-shared-expert-overlap "
