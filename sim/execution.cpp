@@ -46,11 +46,25 @@ MeshChoice executed_mesh(const ExecutionRequest& request) {
     alone("--tensor-parallel", request.mesh.tensor, "on GPUs a stage is computed whole by one rank, with whole matrices");
     alone("--context-parallel", request.mesh.context, "on GPUs a stage is computed whole by one rank, with whole sequences");
   }
-  alone("--expert-parallel", request.expert_parallel, "a stage is computed whole by one rank, with all its experts");
+  if (request.backend == "cuda")
+    alone("--expert-parallel", request.expert_parallel, "on GPUs a stage is computed whole by one rank, with all its experts");
   const MeshChoice choice = resolve_mesh(request);
   refuse_idle_sharding(choice.sharding, choice.mesh);
+  if (choice.mesh.whole_experts && choice.mesh.tensor * choice.mesh.context > 1) {
+    throw InputError(concat("--expert-parallel ", request.expert_parallel,
+                            " with --tensor-parallel or --context-parallel can be simulated, but not executed; leave these out"));
+  }
+  if (choice.mesh.whole_experts && choice.mesh.data > 1) {
+    throw InputError(concat("--expert-parallel ", request.expert_parallel, " with --data-parallel ", choice.mesh.data,
+                            " can be simulated, but not executed; leave one out"));
+  }
+  if (choice.mesh.whole_experts && choice.sharding == StateSharding::parameters) {
+    throw InputError(concat("--shard-states parameters with --expert-parallel ", request.expert_parallel,
+                            " can be simulated, but not executed; choose gradients"));
+  }
   for (const auto& [flag, ranks] :
-       {std::pair{"--tensor-parallel", choice.mesh.tensor}, std::pair{"--context-parallel", choice.mesh.context}}) {
+       {std::pair{"--tensor-parallel", choice.mesh.tensor}, std::pair{"--context-parallel", choice.mesh.context},
+        std::pair{"--expert-parallel", request.expert_parallel}}) {
     if (ranks == 1 || !parse_offload(request.offload).any()) continue;
     throw InputError(
         concat("--offload ", request.offload, " with ", flag, " ", ranks, " can be simulated, but not executed; leave one out"));
@@ -86,10 +100,9 @@ std::vector<SharedStage> shared_stages(const ExecutionModel& model, Recompute re
              : layers::host::tensor_stages<float>(model.model, batch, recompute, sharing, std::move(stages), split);
 }
 
-/// How often the model's weights, gradients and two moments, four numbers a parameter, are held by
-/// all ranks together.
-double held_copies(const MeshChoice& choice) {
-  const double replicas = static_cast<double>(choice.mesh.data) * choice.mesh.context;
+/// How often weights, gradients and two moments, four numbers a parameter, are held by all ranks
+/// together. @param replicas  that hold the same
+double held_copies(const MeshChoice& choice, double replicas) {
   const double sharded = choice.sharding == StateSharding::none        ? 0
                          : choice.sharding == StateSharding::optimizer ? 2
                          : choice.sharding == StateSharding::gradients ? 3
@@ -99,10 +112,24 @@ double held_copies(const MeshChoice& choice) {
 
 }  // namespace
 
+Batch executed_batch(const ExecutionRequest& request, Batch each) {
+  const int ranks = resolve_mesh(request).mesh.expert;
+  each.microbatch_size *= ranks;
+  if (ranks > 1 && each.microbatch_size > 0 && each.global_batch % each.microbatch_size != 0) {
+    throw InputError(concat("--expert-parallel ", request.expert_parallel, " makes microbatches of ", each.microbatch_size,
+                            " sequences, ", each.microbatch_size / ranks, " on each rank; ", each.global_batch,
+                            " sequences of a step are no multiple of that"));
+  }
+  each.check();
+  return each;
+}
+
 Sharing executed_sharing(const ExecutionRequest& request) {
   const MeshChoice choice = executed_mesh(request);
   return {.tensor = choice.mesh.tensor,
           .context = choice.mesh.context,
+          .expert = choice.mesh.expert,
+          .whole_experts = choice.mesh.whole_experts,
           .sequence_parallel = choice.sequence_parallel,
           .exchange = exchange_of(request)};
 }
@@ -148,7 +175,9 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
     throw ScheduleError(
         concat("the schedule is not valid: ", first.code, ": ", first.message, "; tawpipe validate shows all findings"));
   }
-  if (mesh.tensor > 1) {
+  if (mesh.whole_experts) {
+    schedule = with_tensor_parts(schedule, expert_slices(model.model, mesh.expert_parts()), false);
+  } else if (mesh.tensor > 1) {
     schedule = with_tensor_parts(schedule, tensor_slices(model.model, mesh.tensor), choice.sequence_parallel);
   }
   return request.gradient_norm ? with_gradient_norm(schedule) : schedule;
@@ -160,8 +189,11 @@ void check_host_memory(const ExecutionRequest& request, const ExecutionModel& mo
   choice.mesh.over(ranks);
   const double share = static_cast<double>(here) / ranks;
   const Dtype dtype = execution_dtype(request);
-  const double needed =
-      4.0 * static_cast<double>(size_bytes(dtype)) * static_cast<double>(model.model.parameters()) * share * held_copies(choice);
+  const double experts = choice.mesh.whole_experts ? static_cast<double>(model.model.expert_parameters()) : 0;
+  const double others = static_cast<double>(model.model.parameters()) - experts;
+  const double held = others * held_copies(choice, static_cast<double>(choice.mesh.data) * choice.mesh.token_ranks()) +
+                      experts * held_copies(choice, choice.mesh.data);
+  const double needed = 4.0 * static_cast<double>(size_bytes(dtype)) * share * held;
   if (memory <= 0 || needed <= memory) return;
   const auto shown = [](double bytes) { return format_memory(bytes); };
   throw InputError(concat("training ", model.model.name, " in ", name(dtype), " takes ", shown(needed),
@@ -183,6 +215,7 @@ RunIdentity identity_of(const ExecutionRequest& request) {
                        {"--sequence-parallel", request.sequence_parallel},
                        {"--context-parallel", std::to_string(request.mesh.context)},
                        {"--context-exchange", request.context_exchange},
+                       {"--expert-parallel", std::to_string(request.expert_parallel)},
                        {"--data-parallel", std::to_string(request.mesh.data)},
                        {"--layout", request.layout},
                        {"--shard-states", request.shard_states},

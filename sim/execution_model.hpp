@@ -41,6 +41,11 @@ inline Dtype execution_dtype(const ExecutionRequest& request) {
 /// The ranks of each node of a cluster as given to --cluster.
 DeviceGroups resolve_groups(const std::string& cluster);
 
+/// The batch of a schedule whose microbatches are those of all expert-parallel ranks together.
+/// @param each  with a rank's own
+/// @throws InputError  if they are no whole number of microbatches
+Batch executed_batch(const ExecutionRequest& request, Batch each);
+
 /// How ranks share a stage.
 /// @throws InputError  naming what no executor runs, with what would be right.
 Sharing executed_sharing(const ExecutionRequest& request);

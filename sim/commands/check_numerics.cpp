@@ -95,7 +95,7 @@ template <class T>
 int run(const NumericsRequest& request, const ReferenceRun& reference) {
   const ExecutionModel model{
       reference.model(),
-      reference.batch(),
+      executed_batch(request.execution, reference.batch()),
       {.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps},
       {.beta1 = reference.beta1, .beta2 = reference.beta2, .epsilon = reference.epsilon, .weight_decay = reference.weight_decay}};
   return with_executor<T>(request.execution, model, [&](auto& executor) -> int {

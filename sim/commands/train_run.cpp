@@ -98,8 +98,9 @@ Run resolve_run(const TrainRequest& request) {
     if (note.starts_with("torch_dtype: ") || note.starts_with("dtype: ")) continue;  // the format is --dtype's
     std::fputs(fmt::format("tawpipe: note: {}\n", one_line(note)).c_str(), stderr);
   }
-  run.model.batch = {.sequence = request.sequence, .microbatch_size = request.microbatch, .global_batch = request.global_batch};
-  run.model.batch.check();
+  run.model.batch =
+      executed_batch(request.execution,
+                     {.sequence = request.sequence, .microbatch_size = request.microbatch, .global_batch = request.global_batch});
   if (run.model.batch.microbatches() > std::numeric_limits<std::int32_t>::max()) {
     throw InputError(concat("--global-batch ", request.global_batch, " makes ", run.model.batch.microbatches(),
                             " microbatches a step; give a smaller one, or a larger --microbatch"));
@@ -117,7 +118,7 @@ Run resolve_run(const TrainRequest& request) {
                                     .order = training::parse_data_order(request.data_order),
                                     .seed = request.seed,
                                     .microbatches = static_cast<std::int32_t>(run.model.batch.microbatches()),
-                                    .microbatch_size = static_cast<std::int32_t>(request.microbatch),
+                                    .microbatch_size = static_cast<std::int32_t>(run.model.batch.microbatch_size),
                                     .sequence = static_cast<std::int32_t>(request.sequence)};
   if (run.checkpoint && !(run.state.data == data)) {
     std::fputs("tawpipe: note: the checkpoint was trained with other data, batch or seed; the run goes on with those given now\n",

@@ -232,6 +232,31 @@ TEST_CASE("check-numerics passes with context-parallel ranks on the recorded run
   }
 }
 
+TEST_CASE("ranks that divide the experts follow the curve of one device with microbatches of all of them") {
+  const Training training;
+  const std::string config = training.folder.write(
+      "config.json", R"({"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 256, "num_local_experts": 4,
+          "num_experts_per_tok": 2})");
+  const std::string model = "--model " + config + " --clip 0.5 ";
+  const json alone = training.train(6, model + "--schedule 1f1b --microbatch 2");
+  for (const std::string mesh :
+       {"--schedule 1f1b --cluster 1x2 --expert-parallel 2", "--schedule zb-h1 --cluster 2x2 --expert-parallel 2",
+        "--schedule ddp --cluster 1x2 --expert-parallel 2"}) {
+    const json shared = training.train(6, model + mesh);
+    check_same_curve(shared, alone);
+    CHECK(training.train(6, model + mesh + " --chaos 20 --chaos-seed 3").at("losses") == shared.at("losses"));
+  }
+  const std::string folder = training.folder / "experts";
+  training.train(3, model + "--schedule 1f1b --cluster 1x4 --expert-parallel 4 --save " + folder);
+  const std::string together = model + "--schedule 1f1b --microbatch 4";
+  check_same_curve(training.train(6, together + " --resume " + folder), training.train(6, together));
+  const auto numerics = run("check-numerics --reference " + std::string{TAWPIPE_TEST_DATA} +
+                            "/moe_golden/M0 --schedule 1f1b --dtype f64 --cluster 2x2 --expert-parallel 2");
+  CHECK(numerics.code == 0);
+  CHECK(numerics.out.find("EXCEEDED") == std::string::npos);
+}
+
 TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   const Training training;
   const auto refused = [&](const std::string& more, const std::vector<std::string>& parts, const std::string& dtype = "f64") {
@@ -247,7 +272,14 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
           {"all-to-all+ring", "choose all-gather, ring"});
   refused("--context-parallel 3 --cluster 1x3", {"cuts each sequence into 6 equal parts", "16 tokens"});
   refused("--context-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--context-parallel 2"});
-  refused("--expert-parallel 2 --cluster 1x2", {"--expert-parallel 2", "all its experts"});
+  refused("--expert-parallel 2 --cluster 1x2", {"expert parallelism", "has no experts"});
+  refused("--expert-parallel 2 --cluster 1x2 --backend cuda --dtype f32", {"--expert-parallel 2", "on GPUs", "all its experts"});
+  refused("--expert-parallel 2 --tensor-parallel 2 --cluster 1x2",
+          {"--expert-parallel 2", "--tensor-parallel", "leave these out"});
+  refused("--expert-parallel 2 --cluster 1x2 --shard-states parameters",
+          {"--shard-states parameters", "--expert-parallel 2", "choose gradients"});
+  refused("--expert-parallel 2 --cluster 1x4 --data-parallel 2", {"--expert-parallel 2", "--data-parallel 2", "leave one out"});
+  refused("--expert-parallel 3 --cluster 1x3", {"--expert-parallel 3", "8 sequences of a step"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
   refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});
   refused("--shard-states gradients", {"--shard-states gradients", "--data-parallel N"});

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,9 +47,11 @@ struct Tokens {
 };
 
 Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const Sharing& given,
-                     Recompute recompute = Recompute::none) {
+                     Recompute recompute = Recompute::none, const Transformer& of = model, int sequences = 0) {
+  if (sequences == 0) sequences = axes.expert;  // of a microbatch
   const auto work = [&](int replicas) {
-    Workload one{model, Batch{.sequence = 8, .microbatch_size = 1, .global_batch = 12 / replicas}, recompute};
+    const Batch batch{.sequence = 8, .microbatch_size = sequences, .global_batch = 12 / replicas * sequences};
+    Workload one{of, batch, recompute};
     one.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
     return one;
   };
@@ -59,13 +62,13 @@ Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const
     return is_point_to_point(task.op) && is_of_tokens(task.payload);
   });
   if (axes.copies() == 1) return with_gradient_norm(logical);
-  const Composition with{
-      .stages = layers::host::tensor_stages<double>(model, batch, recompute, sharing,
-                                                    share_stages(model, batch, recompute, logical.stages(), sharing), true),
-      .sequence_parallel = sharing.sequence_parallel,
-      .sharding = StateSharding::optimizer};
-  return with_gradient_norm(with_tensor_parts(compose(logical, work(1), axes.over(ranks * axes.copies()), with),
-                                              tensor_slices(model, axes.tensor), sharing.sequence_parallel));
+  const Composition with{.stages = layers::host::tensor_stages<double>(
+                             of, batch, recompute, sharing, share_stages(of, batch, recompute, logical.stages(), sharing), true),
+                         .sequence_parallel = sharing.sequence_parallel,
+                         .sharding = StateSharding::optimizer};
+  const TensorSlices slices = axes.whole_experts ? expert_slices(of, axes.expert) : tensor_slices(of, axes.tensor);
+  return with_gradient_norm(with_tensor_parts(compose(logical, work(1), axes.over(ranks * axes.copies()), with), slices,
+                                              sharing.sequence_parallel && axes.tensor > 1));
 }
 
 struct Outcome {
@@ -73,8 +76,8 @@ struct Outcome {
   std::vector<double> weights;
 };
 template <class Executor>
-Outcome train(Executor& executor) {
-  std::vector<double> weights(static_cast<std::size_t>(model.parameters()));
+Outcome train(Executor& executor, const Transformer& of = model) {
+  std::vector<double> weights(static_cast<std::size_t>(of.parameters()));
   for (std::size_t p = 0; p < weights.size(); ++p) weights[p] = 0.2 * std::sin(static_cast<double>(p));
   load_weights(executor, std::span<const double>{weights});
   Outcome outcome;
@@ -102,19 +105,42 @@ TEST_CASE("clipping takes the norm of the whole gradient, of which each paramete
   }
 }
 
+Transformer mixture() {
+  Transformer mixture = model;
+  mixture.experts = 4;
+  mixture.experts_per_token = 2;
+  mixture.shared_width = 8;
+  return mixture;
+}
+
+TEST_CASE("clipping takes the norm of the whole gradient of a mixture whose experts ranks divide") {
+  const Transformer of = mixture();
+  const auto norm = [&](int pipeline, const Mesh& axes) {
+    const Sharing sharing{.expert = axes.expert, .whole_experts = axes.whole_experts};
+    const Schedule schedule = schedule_of("1f1b", pipeline, axes, sharing, Recompute::none, of, 2);
+    const auto layer = [&] { return Layer{of, schedule.workload().batch(), Recompute::none, {}, sharing}; };
+    host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{of, {}}};
+    return train(threads, of).results.back().gradient_norm;
+  };
+  const double alone = norm(1, {});
+  CHECK(alone > 0);
+  CHECK(norm(1, {.expert = 2, .whole_experts = true}) == doctest::Approx(alone).epsilon(1e-12));
+  CHECK(norm(2, {.expert = 2, .whole_experts = true}) == doctest::Approx(alone).epsilon(1e-12));
+}
+
 /// On the processes of the test as on threads.
 void check_processes(const std::string& name, int pipeline, const Mesh& axes, const Sharing& sharing,
-                     Recompute recompute = Recompute::none) {
+                     Recompute recompute = Recompute::none, const Transformer& of = model) {
   CAPTURE(name);
   CAPTURE(pipeline);
   CAPTURE(sharing.sequence_parallel);
   CAPTURE(std::string{tawpipe::name(sharing.exchange)});
-  const Schedule schedule = schedule_of(name, pipeline, axes, sharing, recompute);
-  const auto layer = [&] { return Layer{model, schedule.workload().batch(), recompute, {}, sharing}; };
-  host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{model, {}}};
-  const Outcome expected = train(threads);
-  mpi::MpiExecutor<double, Layer, Update> processes{schedule, session_of_tests(), layer, Update{model, {}}, {.chunk_bytes = 200}};
-  const Outcome got = train(processes);
+  const Schedule schedule = schedule_of(name, pipeline, axes, sharing, recompute, of);
+  const auto layer = [&] { return Layer{of, schedule.workload().batch(), recompute, {}, sharing}; };
+  host::HostExecutor<double, Layer, Update> threads{schedule, layer, Update{of, {}}};
+  const Outcome expected = train(threads, of);
+  mpi::MpiExecutor<double, Layer, Update> processes{schedule, session_of_tests(), layer, Update{of, {}}, {.chunk_bytes = 200}};
+  const Outcome got = train(processes, of);
   for (std::size_t step = 0; step < got.results.size(); ++step) {
     const IterationResult& one = got.results[step];
     const IterationResult& other = expected.results[step];
@@ -151,6 +177,17 @@ TEST_CASE("context-parallel processes give the losses, weights and bytes of thre
       check_processes("tawpipe", 1, {.context = 4}, {.context = 4, .exchange = exchange});
       check_processes("1f1b", 1, {.tensor = 2, .context = 2}, {.tensor = 2, .context = 2, .exchange = exchange});
     }
+  }
+}
+// With a mixture of experts; a microbatch has a sequence of each rank.
+TEST_CASE("processes that divide the experts give the losses, weights and bytes of threads") {
+  const int ranks = session_of_tests().ranks();
+  if (ranks % 2 != 0) return;
+  const std::vector<std::tuple<std::string, int, int>> runs{
+      {"1f1b", ranks / 2, 2}, {"zb-h1", 1, 2}, {"1f1b", 1, ranks == 4 ? 4 : 2}};
+  for (const auto& [name, pipeline, experts] : runs) {
+    const Mesh axes{.data = ranks / pipeline / experts, .expert = experts, .whole_experts = true};
+    check_processes(name, pipeline, axes, {.expert = experts, .whole_experts = true}, Recompute::none, mixture());
   }
 }
 TEST_CASE("processes that share stages and compute activations again give the losses, weights and bytes of threads") {

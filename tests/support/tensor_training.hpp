@@ -35,9 +35,15 @@ struct Splitting {
   ContextExchange exchange;
   Recompute recompute;
   int loss_chunk = 0;
+  int experts = 1;  ///< ranks among which experts are divided
 
   Sharing of(const Mesh& axes) const {
-    return {.tensor = axes.tensor, .context = axes.context, .sequence_parallel = by_tokens, .exchange = exchange};
+    return {.tensor = axes.tensor,
+            .context = axes.context,
+            .expert = axes.expert,
+            .whole_experts = axes.whole_experts,
+            .sequence_parallel = by_tokens,
+            .exchange = exchange};
   }
 };
 
@@ -47,10 +53,16 @@ Transformer shared_model(const training::ReferenceRun& reference, const Splittin
   model.loss_chunk = how.loss_chunk;
   return model;
 }
-/// The recorded batch, or the part of it that each of `replicas` has.
+/// The recorded batch; expert-parallel ranks have a recorded microbatch each.
+inline Batch shared_batch(const training::ReferenceRun& reference, const Splitting& how) {
+  Batch batch = reference.batch();
+  batch.microbatch_size *= how.experts;
+  return batch;
+}
+/// It, or the part of it that each of `replicas` has.
 template <class T>
 Workload shared_work(const training::ReferenceRun& reference, const Splitting& how, int replicas = 1) {
-  Batch batch = reference.batch();
+  Batch batch = shared_batch(reference, how);
   batch.global_batch /= replicas;
   Workload work{shared_model<T>(reference, how), batch, how.recompute};
   work.parameter_bytes({.weight = sizeof(T), .gradient = sizeof(T), .optimizer = 2 * sizeof(T)});
@@ -86,10 +98,11 @@ Schedule tensor_schedule(const training::ReferenceRun& reference, const std::str
                          const Splitting& how, Composition with = {}) {
   const Transformer model = shared_model<T>(reference, how);
   const auto larger = [&](std::vector<SharedStage> stages, const Sharing& sharing) {
-    return layers::host::tensor_stages<T>(model, reference.batch(), how.recompute, sharing, std::move(stages), true);
+    return layers::host::tensor_stages<T>(model, shared_batch(reference, how), how.recompute, sharing, std::move(stages), true);
   };
   const Schedule composed = simulated_schedule<T>(reference, name, ranks, axes, how, std::move(with), larger);
   if (const Diagnostics found = validate(composed); !found.ok()) throw ScheduleError(found.findings().front().message);
+  if (axes.whole_experts) return with_tensor_parts(composed, expert_slices(model, axes.expert), false);
   return with_tensor_parts(composed, tensor_slices(model, axes.tensor), how.by_tokens);
 }
 
@@ -102,7 +115,7 @@ std::vector<IterationResult> train_steps(const training::ReferenceRun& reference
   host::HostExecutor<T, layers::host::TensorLlama<T>, layers::AdamWUpdate<T>> executor{
       schedule,
       [&] {
-        return layers::host::TensorLlama<T>{model, reference.batch(), how.recompute, constants, how.of(axes)};
+        return layers::host::TensorLlama<T>{model, shared_batch(reference, how), how.recompute, constants, how.of(axes)};
       },
       layers::AdamWUpdate<T>{model, {.weight_decay = reference.weight_decay}},
       {.chaos = chaos}};
@@ -121,7 +134,7 @@ std::vector<training::NumericsCheck> train_tensor_parallel(const training::Refer
   const Schedule schedule = tensor_schedule<T>(reference, name, ranks, axes, how, std::move(with));
   const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   return train_reference<T, layers::host::TensorLlama<T>>(reference, schedule, [&] {
-    return layers::host::TensorLlama<T>{shared_model<T>(reference, how), reference.batch(), how.recompute, constants,
+    return layers::host::TensorLlama<T>{shared_model<T>(reference, how), shared_batch(reference, how), how.recompute, constants,
                                         how.of(axes)};
   });
 }

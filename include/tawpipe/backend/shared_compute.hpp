@@ -30,6 +30,7 @@ struct StepOperation {
 struct SharedPart {
   int tensor = 0;   ///< of matrices
   int context = 0;  ///< of tokens
+  int expert = 0;   ///< of sequences, and of experts
 };
 
 /// What each step of a body does on one rank.
@@ -63,6 +64,20 @@ struct ExchangeArgs {
   /// all_to_all: numbers that are added to those sent, from number `added_begin` on; null: none
   const std::byte* added = nullptr;
   std::int64_t added_begin = 0;
+  /// all_to_all among ranks with whole experts: how many rows of `row` numbers go to each group of each
+  /// member, [member, group], and come from each; what comes is told to `arrived`. `count` is then the
+  /// most that a block may have.
+  const std::int32_t* rows = nullptr;
+  std::int32_t* arrived = nullptr;
+  std::int64_t row = 0;
+  std::int32_t groups = 0;
+
+  /// Numbers that go to a member, or with `arrived` that came from it.
+  std::int64_t numbers(const std::int32_t* of, std::size_t member) const {
+    std::int64_t all = 0;
+    for (std::int32_t g = 0; g < groups; ++g) all += of[member * static_cast<std::size_t>(groups) + static_cast<std::size_t>(g)];
+    return all * row;
+  }
 };
 
 /// Code that computes one rank's part of shared stages. Steps of one pass run in order, no other

@@ -81,6 +81,8 @@ struct TransferFlow {
   std::vector<std::int64_t> member_begin;
   /// numbers of the whole packed message; exchange: in each direction
   std::int64_t count = 0;
+  /// all_to_all: the layers say how much of a block is sent, in rows (ExchangeArgs::rows)
+  bool by_rows = false;
 };
 
 /// The dataflow of the whole schedule. Made by `resolve_dataflow`

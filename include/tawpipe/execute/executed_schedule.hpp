@@ -29,12 +29,13 @@ struct BodyTask {
 
 class ExecutedSchedule {
  public:
-  /// @param schedule  must outlive it. Tensor-parallel ranks need Schedule::Parts::slices. Messages of buckets wait
-  /// for whole computations, and whole computations for them.
+  /// @param schedule  must outlive it. Ranks that have parts of tensors or of the experts need
+  /// Schedule::Parts::slices. Messages of buckets wait for whole computations, and whole computations for them.
   /// @throws InputError  if ranks share stages, and the schedule does not say which parameters each has
   explicit ExecutedSchedule(const Schedule& schedule) : given_{schedule} {
     if (schedule.parts().bodies.empty() || schedule.parts().mesh.shared() == 1) return;
-    if (schedule.parts().mesh.tensor > 1 && schedule.parts().slices.empty()) {
+    const Mesh& mesh = schedule.parts().mesh;
+    if ((mesh.tensor > 1 || mesh.whole_experts) && schedule.parts().slices.empty()) {
       throw InputError(
           "ranks share the stages of this schedule; before it is executed, its parameters are numbered by part: "
           "with_tensor_parts()");
@@ -143,13 +144,15 @@ class ExecutedSchedule {
     for (const Rank member : members) flow.ends.push_back({member, {}, {}});
     for (std::size_t m = 0; m <= members.size() && has_own_parts(task.op); ++m)
       flow.member_begin.push_back(flow.count * static_cast<std::int64_t>(m) / std::ssize(members));
+    const BodyTask& body = this->members(id).front();
+    flow.by_rows = is_all_pairs(task.op) && (*body.body)[static_cast<std::size_t>(body.step)].axis == BodyStep::Axis::all;
     if (is_all_pairs(task.op)) set_blocks(task, bytes.weight, flow);
     return flow;
   }
   /// Blocks from each member to each, one after another.
   void set_blocks(const Task& task, std::int64_t width, TransferFlow& flow) const {
     const std::size_t n = flow.ends.size();
-    const std::int64_t even = flow.count / static_cast<std::int64_t>(n);
+    const std::int64_t even = flow.by_rows ? flow.count : flow.count / static_cast<std::int64_t>(n);
     flow.count = 0;
     flow.member_begin.clear();
     for (std::size_t pair = 0; pair < n * n; ++pair) {
@@ -167,16 +170,16 @@ class ExecutedSchedule {
   std::vector<BodyTask> members_;
 };
 
-/// The parts of a microbatch's loss that a rank computes for all: each context-parallel rank those of
-/// its tokens, and the first tensor-parallel rank for all of these. @return their number in a
+/// The parts of a microbatch's loss that a rank computes for all: each context- and expert-parallel rank
+/// those of its tokens, and the first tensor-parallel rank for all of these. @return their number in a
 /// microbatch; -1: another rank has them
 inline int loss_part(const Schedule& schedule, Rank rank) {
   const Mesh& mesh = schedule.parts().mesh;
   if (mesh.shared() == 1) return 0;
   const MeshPlace place = mesh.place(rank);
-  return place.tensor == 0 ? place.context : -1;
+  return place.tensor == 0 ? place.context + mesh.context * place.expert : -1;
 }
-inline int loss_parts(const Schedule& schedule) { return std::max(1, schedule.parts().mesh.context); }
+inline int loss_parts(const Schedule& schedule) { return std::max(1, schedule.parts().mesh.token_ranks()); }
 
 /// @throws InputError  if stages are shared and the layers compute only whole ones.
 template <class Layer>

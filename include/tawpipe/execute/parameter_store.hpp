@@ -130,16 +130,16 @@ class ParameterStore {
       give(reached, range.end);
     });
   }
-  /// Calls `visit(whole, place)` for each run of a range that is contiguous in the whole model: a
-  /// tensor-parallel rank's parameters have a numbering of their own (Schedule::Parts::slices).
+  /// Calls `visit(whole, place)` for each run of a range that is contiguous in the whole model: the parameters
+  /// of a rank that has parts of tensors, or some of the experts, have a numbering of their own (Schedule::Parts::slices).
   template <class Visit>
   void for_each_whole(const ParameterRange& range, Place place, Visit&& visit) const {
     const TensorSlices& slices = schedule_->parts().slices;
     if (slices.empty()) return visit(range, place);
-    slices.for_each_run(range, schedule_->parts().mesh.place(rank_).tensor,
-                        [&](const ParameterRange& whole, std::int64_t offset) {
-                          visit(whole, Place{place.buffer, place.offset + offset});
-                        });
+    const Mesh& mesh = schedule_->parts().mesh;
+    slices.for_each_run(range, mesh.parameter_part(mesh.place(rank_)), [&](const ParameterRange& whole, std::int64_t offset) {
+      visit(whole, Place{place.buffer, place.offset + offset});
+    });
   }
 
  private:

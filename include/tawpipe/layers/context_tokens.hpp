@@ -26,9 +26,11 @@ class ContextTokens {
 
   int ranks() const { return ranks_; }
   std::int64_t sequences() const { return sequences_; }
+  /// Tokens of one.
+  std::int64_t sequence() const { return sequence_; }
   /// Chunks of a sequence that a rank has.
   int chunks() const { return ranks_ == 1 ? 1 : 2; }
-  /// Tokens of one.
+  /// Tokens of a chunk.
   std::int64_t chunk() const { return chunk_; }
   /// Tokens of a rank in a microbatch: [sequence, chunk, token].
   std::int64_t tokens() const { return sequences_ * chunks() * chunk_; }

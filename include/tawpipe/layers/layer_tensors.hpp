@@ -39,6 +39,7 @@ struct TokenWidths {
   std::int64_t dense = 0;    ///< of the MLP that every token passes: I without experts, J with
   std::int64_t expert = 0;   ///< I of an expert
   std::int64_t experts = 0;  ///< E
+  std::int64_t held = 0;     ///< of these, those that a rank has
   std::int64_t chosen = 0;   ///< k
   std::int64_t routing = 0;  ///< kH
   std::int64_t normed = 0;   ///< Q + K with norms of queries and keys, else 0
@@ -51,6 +52,7 @@ struct TokenWidths {
         dense{model.is_routed() ? model.shared_width : model.intermediate},
         expert{model.is_routed() ? model.intermediate : 0},
         experts{model.experts},
+        held{model.experts},
         chosen{model.experts_per_token},
         routing{model.routed_copies()},
         normed{model.qk_normed_width()} {}
@@ -75,7 +77,7 @@ struct LayerMatrices {
   P* qkv;      ///< query, key and value are contiguous: one matrix [Q + 2K, H]
   P* output;   ///< [H, Q]
   P* router;   ///< [E, H]
-  P* experts;  ///< [E, 3, I H]: of each expert gate [I, H], down [H, I] and up [I, H]
+  P* experts;  ///< [TokenWidths::held, 3, I H]: of each expert gate [I, H], down [H, I] and up [I, H]
   P* gate;     ///< [D, H]
   P* down;     ///< [H, D]
   P* up;       ///< [D, H]
@@ -94,7 +96,7 @@ struct LayerMatrices {
         output{begin + width.hidden * (width.query + 2 * width.key)},
         router{output + width.hidden * width.query},
         experts{router + width.experts * width.hidden},
-        gate{experts + 3 * width.experts * width.expert * width.hidden},
+        gate{experts + 3 * width.held * width.expert * width.hidden},
         down{gate + width.hidden * width.dense},
         up{down + width.hidden * width.dense} {
     P* at = up + width.hidden * width.dense;

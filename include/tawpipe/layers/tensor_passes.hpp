@@ -24,7 +24,8 @@ class TensorPasses {
     bool by_tokens = false;         ///< sequence parallelism
     bool gathers_messages = false;  ///< stages hand on a part of the tokens
     Recompute recompute = Recompute::none;
-    bool stops_early = false;  ///< full recomputation leaves out what no gradient needs
+    bool stops_early = false;       ///< full recomputation leaves out what no gradient needs
+    std::int64_t expert_bytes = 0;  ///< of the copies of a rank's tokens for whole experts; 0: none
   };
 
   /// @param tokens  of the ranks that have the same. @param element  bytes of a number
@@ -34,6 +35,7 @@ class TensorPasses {
         gathers_messages_{split.gathers_messages},
         recompute_{split.recompute},
         stops_early_{split.stops_early},
+        expert_bytes_{split.expert_bytes},
         context_{context},
         stream_bytes_{tokens * hidden * element},
         triples_bytes_{3 * tokens * element} {}
@@ -83,8 +85,8 @@ class TensorPasses {
       add(script, Code::take, 0);
     }
     for (std::int32_t l = 0; l < stage.layers; ++l) {
-      plan_sublayers(script, l, arrived);
-      arrived = sum(script, Code::ffn_sum, l, false, add(script, Code::ffn_output, l));
+      const Forward of = plan_sublayers(script, l, arrived);
+      arrived = sum(script, Code::ffn_sum, l, false, add(script, Code::ffn_output, l, of.experts));
       add(script, Code::output, l, arrived);
     }
     if (!stage.last_edge) {
@@ -102,6 +104,7 @@ class TensorPasses {
   struct Forward {
     int attention_norm = nothing;
     int ffn_norm = nothing;
+    int experts = nothing;  ///< their results
     int sum = nothing;
   };
   void attention(BodyScript& script, std::int32_t l) const {
@@ -110,6 +113,23 @@ class TensorPasses {
     } else {
       add(script, Code::attention, l);
     }
+  }
+  /// Copies of tokens go to the experts of all ranks, or back.
+  int send(BodyScript& script, Code code, std::int32_t layer, bool gradients, int given_by) const {
+    const BodyStep like{
+        .kind = Kind::all_to_all, .axis = BodyStep::Axis::all, .gradients = gradients, .bytes = Bytes{expert_bytes_}};
+    return script.exchange({static_cast<std::uint8_t>(code), layer}, like, given_by);
+  }
+  int plan_experts(BodyScript& script, std::int32_t l) const {
+    const int sent = send(script, Code::dispatch, l, false, add(script, Code::route, l));
+    return send(script, Code::combine, l, false, add(script, Code::experts, l, sent));
+  }
+  /// @param arrived  the gradient of the layer's output. @return that of the copies
+  int plan_experts_backward(BodyScript& script, std::int32_t l, bool weight, int arrived) const {
+    const int sent = send(script, Code::results_gradient, l, true, add(script, Code::mix_gradient, l, arrived));
+    const int given = add(script, Code::experts_gradient, l, sent);
+    if (weight) add(script, Code::experts_weight, l);
+    return send(script, Code::copies_gradient, l, true, given);
   }
   /// A layer's forward before its last product.
   Forward plan_sublayers(BodyScript& script, std::int32_t l, int arrived) const {
@@ -122,6 +142,7 @@ class TensorPasses {
     of.ffn_norm = add(script, Code::ffn_norm, l);
     add(script, Code::ffn_input, l, gather(script, Code::ffn_gather, l, false, of.ffn_norm));
     add(script, Code::ffn_function, l);
+    if (expert_bytes_ > 0) of.experts = plan_experts(script, l);
     return of;
   }
   /// What a backward repeats of a layer's forward before it begins with the layer.
@@ -168,6 +189,7 @@ class TensorPasses {
         if (weight) add(script, weights, l, inputs);
         given = add(script, of_norm, l, summed);
       };
+      if (expert_bytes_ > 0) arrived = plan_experts_backward(script, l, weight, std::exchange(arrived, nothing));
       sublayer(Code::ffn_gradient, Code::ffn_gather, again.ffn_norm, Code::ffn_backward, Code::ffn_sum, Code::ffn_weight,
                Code::ffn_norm_gradient);
       sublayer(Code::attention_gradient, Code::attention_gather, again.attention_norm, Code::attention_backward,
@@ -205,6 +227,7 @@ class TensorPasses {
     for (std::int32_t l = stage.layers; l-- > 0;) {
       const int ffn = gather(script, Code::ffn_gather, l, false, nothing);
       const int attention = gather(script, Code::attention_gather, l, false, nothing);
+      if (expert_bytes_ > 0) add(script, Code::experts_weight, l);
       add(script, Code::ffn_weight, l, ffn);
       add(script, Code::attention_weight, l, attention);
       add(script, Code::norm_weights, l);
@@ -217,6 +240,7 @@ class TensorPasses {
   bool gathers_messages_;
   Recompute recompute_;
   bool stops_early_;
+  std::int64_t expert_bytes_;
   ContextPasses context_;
   std::int64_t stream_bytes_;   // of [tokens, hidden]
   std::int64_t triples_bytes_;  // of the loss's numbers of each token

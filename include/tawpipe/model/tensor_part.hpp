@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -70,6 +72,42 @@ inline TensorSlices tensor_slices(const Transformer& model, int parts) {
                       .whole_row = whole[i].shape.back()});
   }
   return {part, parts, std::move(slices)};
+}
+
+/// The tensors of parts that have some of the experts of each layer each, whole, and all else.
+/// @throws InputError  if the parts cannot have equally many
+inline TensorSlices expert_slices(const Transformer& model, int parts) {
+  if (parts == 1) return {};
+  if (model.experts % parts != 0) {
+    throw InputError(concat("model ", quote(model.name), ": its ", model.experts, " experts are no multiple of ", parts,
+                            " ranks; choose a divisor"));
+  }
+  std::vector<TensorSlice> slices;
+  std::int64_t at = 0;  // in the part
+  const auto add = [&](const ParameterRange& whole, std::int64_t own) {
+    slices.push_back({.whole = whole,
+                      .part = {at, at + own},
+                      .cut = own < whole.count() ? TensorSlice::Cut::rows : TensorSlice::Cut::none,
+                      .row = own,
+                      .whole_row = whole.count()});
+    at += own;
+  };
+  std::int64_t experts = 0;  // of those of a layer, so far
+  for (const ParameterTensor& tensor : ParameterOrder{model}.tensors()) {
+    if (tensor.name.find("feed_forward.experts.") != std::string::npos) {
+      experts += tensor.range.count();
+      continue;
+    }
+    if (experts > 0) add({tensor.range.begin - experts, tensor.range.begin}, experts / parts);
+    experts = 0;
+    add(tensor.range, tensor.range.count());
+  }
+  const ParameterBlocks blocks{{.first_edge = model.embedding_parameters(),
+                                .layers = model.layers,
+                                .layer = {model.layer_parameters() - model.layer_expert_parameters() / parts * (parts - 1), {}},
+                                .last_edge = model.head_parameters(),
+                                .tied = model.tied}};
+  return {blocks, parts, std::move(slices)};
 }
 
 }  // namespace tawpipe

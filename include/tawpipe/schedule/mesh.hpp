@@ -127,6 +127,11 @@ struct Mesh {
   int batch_parts() const { return data * expert; }
   /// The number of parts of the experts' parameters.
   int expert_parts() const { return whole_experts ? shared() : tensor; }
+  /// Which part of the parameters that ranks divide one has: of experts, with whole ones on each rank, and of
+  /// all else of matrices.
+  int parameter_part(const MeshPlace& place) const {
+    return whole_experts ? place.tensor + tensor * (place.context + context * place.expert) : place.tensor;
+  }
   /// The ranks that do the work of one rank of the schedule.
   int copies() const { return shared() * data; }
   /// Whether it has only the schedule's own ranks.

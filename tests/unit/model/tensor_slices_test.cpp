@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
@@ -35,6 +36,34 @@ std::vector<int> owners(const Transformer& whole, const TensorSlices& slices) {
     });
   }
   return owners;
+}
+
+TEST_CASE("of parts that divide the experts each expert is in one, and all else is in all") {
+  Transformer mixture = model(4, 2, 8, 12);
+  mixture.experts = 4;
+  mixture.experts_per_token = 2;
+  mixture.shared_width = 4;
+  for (const int parts : {2, 4}) {
+    const TensorSlices slices = expert_slices(mixture, parts);
+    CHECK(slices.count() == mixture.parameters() - mixture.expert_parameters() / parts * (parts - 1));
+    CHECK(slices.blocks().count() == slices.count());
+    const std::vector<int> owned = owners(mixture, slices);
+    for (const ParameterTensor& tensor : ParameterOrder{mixture}.tensors()) {
+      const bool expert = tensor.name.find(".experts.") != std::string::npos;
+      for (std::int64_t p = tensor.range.begin; p < tensor.range.end; ++p)
+        CHECK(owned[static_cast<std::size_t>(p)] == (expert ? 1 : parts));
+    }
+    // The last part's first expert of layer 1.
+    const std::string name =
+        parts == 2 ? "decoders.1.feed_forward.experts.2.w1.weight" : "decoders.1.feed_forward.experts.3.w1.weight";
+    std::vector<ParameterRange> runs;
+    slices.for_each_run({0, slices.count()}, parts - 1, [&](const ParameterRange& run, std::int64_t) { runs.push_back(run); });
+    const auto tensors = ParameterOrder{mixture}.tensors();
+    const auto at =
+        std::find_if(tensors.begin(), tensors.end(), [&](const ParameterTensor& tensor) { return tensor.name == name; });
+    CHECK(std::any_of(runs.begin(), runs.end(), [&](const ParameterRange& run) { return run.begin == at->range.begin; }));
+  }
+  CHECK_THROWS_AS(expert_slices(mixture, 3), InputError);
 }
 
 TEST_CASE("each parameter is in one part, those of norms are in all") {

@@ -237,24 +237,35 @@ class DataflowBuilder {
   /// Counts for the rank the parameters of an update that were not counted before.
   void count_once(Rank rank, const std::vector<UpdatePiece>& pieces) {
     const TensorSlices& slices = schedule_.parts().slices;
-    const auto own = static_cast<std::size_t>(slices.empty() ? 0 : schedule_.parts().mesh.place(rank).tensor);
+    const Mesh& mesh = schedule_.parts().mesh;
+    const auto own = static_cast<std::size_t>(slices.empty() ? 0 : mesh.parameter_part(mesh.place(rank)));
     if (counted_.size() <= own) counted_.resize(own + 1);
     for (const UpdatePiece& piece : pieces) {
-      // What all tensor-parallel ranks have counts on the first.
-      if (own > 0) {
-        for (const ParameterRange& whole : slices.replicated({&piece.parameters, 1})) counted_[own].set(whole, 1);
-      }
-      counted_[own].change(piece.parameters, [&](const ParameterRange& range, const char* counted) {
-        if (counted == nullptr) {
-          UpdatePiece part = piece;
-          part.parameters = range;
-          const std::int64_t from = range.begin - piece.parameters.begin;
-          for (Place* place : {&part.weights, &part.gradients, &part.twin, &part.optimizer}) place->offset += from;
-          flow_.counted[index(rank)].push_back(part);
+      std::int64_t at = piece.parameters.begin;
+      const auto count = [&](std::int64_t end, std::size_t part) {
+        if (at < end) count_once(rank, piece, {at, end}, counted_[part]);
+        at = end;
+      };
+      if (own > 0) {  // what all parts have is counted together
+        for (const ParameterRange& all : slices.replicated({&piece.parameters, 1})) {
+          count(all.begin, own);
+          count(all.end, 0);
         }
-        return std::optional<char>{1};
-      });
+      }
+      count(piece.parameters.end, own);
     }
+  }
+  void count_once(Rank rank, const UpdatePiece& piece, const ParameterRange& of_piece, ParameterMap<char>& counted) {
+    counted.change(of_piece, [&](const ParameterRange& range, const char* before) {
+      if (before == nullptr) {
+        UpdatePiece part = piece;
+        part.parameters = range;
+        const std::int64_t from = range.begin - piece.parameters.begin;
+        for (Place* place : {&part.weights, &part.gradients, &part.twin, &part.optimizer}) place->offset += from;
+        flow_.counted[index(rank)].push_back(part);
+      }
+      return std::optional<char>{1};
+    });
   }
 
   /// Whether a task gathers weights in place of those that its members keep.
@@ -286,7 +297,7 @@ class DataflowBuilder {
   Rooms rooms_;
   DataflowTransfers transfers_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
-  std::vector<ParameterMap<char>> counted_;       ///< [tensor-parallel part]
+  std::vector<ParameterMap<char>> counted_;       ///< [part of the parameters]; the first: what all have, too
   bool updates_ = false;                          ///< whether there has been one
   bool late_ = false;                             ///< whether weights were gathered in place before
   Dataflow flow_;

@@ -56,6 +56,26 @@ void exchange_blocks(std::span<const ExchangeArgs> ends, std::span<const std::in
   }
 }
 
+/// An all_to_all of as many rows as its ends say. @return [member] numbers that it sent to others
+template <class T>
+std::vector<std::int64_t> exchange_rows(std::span<const ExchangeArgs> ends) {
+  std::vector<std::int64_t> sent(ends.size(), 0);
+  std::vector<const T*> from;
+  for (const ExchangeArgs& end : ends) from.push_back(reinterpret_cast<const T*>(end.from));
+  for (std::size_t to = 0; to < ends.size(); ++to) {
+    T* at = reinterpret_cast<T*>(ends[to].to);
+    const auto groups = static_cast<std::size_t>(ends[to].groups);
+    for (std::size_t f = 0; f < ends.size(); ++f) {
+      const std::int64_t count = ends[f].numbers(ends[f].rows, to);
+      at = std::copy_n(from[f], count, at);
+      from[f] += count;
+      std::copy_n(ends[f].rows + to * groups, groups, ends[to].arrived + f * groups);
+      if (f != to) sent[f] += count;
+    }
+  }
+  return sent;
+}
+
 /// One all_gather, reduce_scatter or all_reduce; sums are formed in the order of the members.
 /// @param ends  by member. @param area  memory that is lost
 template <class T>

@@ -81,7 +81,7 @@ class HostExecutor {
       if (is_compute(schedule_.tasks()[t].op)) continue;
       const TransferFlow& flow = flow_.transfer(id<TaskId>(t));
       if (executed_.members(id<TaskId>(t)).empty()) transfer_of(id<TaskId>(t)) = shared_transfer(schedule_, id<TaskId>(t), flow);
-      count_sent(schedule_, id<TaskId>(t), flow, sizeof(T), sent_);
+      if (!flow.by_rows) count_sent(schedule_, id<TaskId>(t), flow, sizeof(T), sent_);
     }
   }
 
@@ -243,7 +243,14 @@ class HostExecutor {
       std::vector<ExchangeArgs> ends;
       for (std::size_t m = 0; m < group.size(); ++m)
         ends.push_back(ranks_[index(group[m])].exchange(members[m], layers_[index(group[m])]));
-      if (is_all_pairs(task.op)) {
+      if (flow_.transfer(id).by_rows) {
+        const std::vector<std::int64_t> sent = exchange_rows<T>(ends);
+        const std::lock_guard lock{sent_mutex_};
+        for (std::size_t m = 0; m < group.size(); ++m) {
+          const auto payload = static_cast<std::size_t>(sent_payload(task, group[m]));
+          result_->sent[index(group[m])].by_payload[payload] += sent[m] * static_cast<std::int64_t>(sizeof(T));
+        }
+      } else if (is_all_pairs(task.op)) {
         exchange_blocks<T>(ends, flow_.transfer(id).member_begin, message);
       } else {
         host::exchange<T>(task.op, ends, message);
@@ -279,6 +286,7 @@ class HostExecutor {
   Clock::time_point begin_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
+  std::mutex sent_mutex_;
   IterationResult* result_ = nullptr;
 };
 

@@ -104,7 +104,7 @@ class RankState {
       const MeshPlace place = schedule_->parts().mesh.place(rank());
       if (call.steps.operations.empty()) {
         call.steps = layer.plan(traits(call.op).passes, schedule_->stage(schedule_->task(id).stage), *at.body,
-                                SharedPart{place.tensor, place.context});
+                                SharedPart{place.tensor, place.context, place.expert});
       }
     }
     calls_.at(at.first).run_step(layer, static_cast<std::size_t>(at.step));

@@ -34,6 +34,11 @@ struct TransferPlan {
   /// are `own_count` numbers from `own_begin`.
   std::vector<Chunk> blocks = {};
   std::int64_t whole = 0;  ///< numbers of all of them and of other members'
+  /// Its layers say how many rows a block has (TransferFlow::by_rows): a message of that goes before each
+  /// block, of which then only what there is is sent.
+  bool by_rows = false;
+  std::vector<Rank> members = {};  ///< of its group
+  std::size_t member = 0;          ///< this rank
 };
 
 /// @param chunk  the maximum of numbers in a message of a collective
@@ -49,6 +54,26 @@ inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const Tra
   plan.tag_out = lane * lanes + plan.ring.next_lane;
   plan.tag_in = plan.ring.previous_lane * lanes + lane;
   return plan;
+}
+
+/// Of blocks that may be any part of the room for one, only this rank's are held: those that it sends, by
+/// destination, then those that it receives, by source.
+inline void pack_blocks(const Schedule& schedule, TaskId id, const TransferFlow& flow, std::size_t member, TransferPlan& plan) {
+  const auto n = static_cast<std::int64_t>(flow.ends.size());
+  const auto me = static_cast<std::int64_t>(member);
+  const std::int64_t block = plan.blocks.front().count;
+  const auto group = schedule.group(schedule.task(id).group);
+  plan.by_rows = true;
+  plan.members.assign(group.begin(), group.end());
+  plan.member = member;
+  for (Chunk& chunk : plan.ring.initial) chunk.begin -= plan.own_begin;
+  for (Chunk& chunk : plan.ring.received) {
+    const std::int64_t from = chunk.begin / (n * block);
+    chunk.begin += (n + from) * block - (from * n + me) * block;
+  }
+  for (std::int64_t from = 0; from < n; ++from) plan.blocks[static_cast<std::size_t>(from)] = {(n + from) * block, block};
+  plan.own_begin = 0;
+  plan.whole = 2 * n * block;
 }
 
 /// The same for a collective of a body. @param member  this rank's part in the group
@@ -70,6 +95,7 @@ inline TransferPlan body_transfer_plan(const Schedule& schedule, TaskId id, cons
       const std::int64_t begin = flow.member_begin[from * n + member];
       plan.blocks.push_back({begin, flow.member_begin[from * n + member + 1] - begin});
     }
+    if (flow.by_rows) pack_blocks(schedule, id, flow, member, plan);
   } else if (!flow.member_begin.empty()) {
     plan.own_begin = flow.member_begin[member];
     plan.own_count = flow.member_begin[member + 1] - plan.own_begin;
@@ -101,12 +127,13 @@ class Transfer {
       fill();
     }
     staging_.resize(plan.ring.summed > 0 ? window * static_cast<std::size_t>(plan.chunk) : 0);
+    if (plan.by_rows) post_rows();
     post();
   }
 
   /// Proceeds as far as possible without waiting. @return whether anything has happened
   bool advance() {
-    bool moved = false;
+    bool moved = told();
     while (receives_.done < receives_.posted && ended(receives_)) {
       if (receives_.done < plan_->ring.summed) {
         const Chunk& chunk = plan_->ring.received[receives_.done];
@@ -124,10 +151,13 @@ class Transfer {
     return moved;
   }
 
-  bool done() const { return receives_.done == plan_->ring.received.size() && sends_.done == plan_->ring.sends(); }
+  bool done() const {
+    return rows_.empty() && receives_.done == plan_->ring.received.size() && sends_.done == plan_->ring.sends();
+  }
 
   /// Stores the received data. @return bytes this rank has sent
   std::int64_t finish() {
+    if (plan_->by_rows) return finish_rows();
     if (!plan_->blocks.empty()) {
       T* to = reinterpret_cast<T*>(memory_.to);
       for (const Chunk& block : plan_->blocks) to = std::copy_n(message_ + block.begin, block.count, to);
@@ -156,10 +186,63 @@ class Transfer {
     const bool blocks = !plan_->blocks.empty();
     packed_.resize(static_cast<std::size_t>(blocks ? plan_->whole : memory_.count));
     message_ = packed_.data();
+    if (plan_->by_rows) return fill_rows();
     const bool part = blocks || plan_->ring.summed == 0;  // all_to_all, all_gather
     const std::int64_t begin = part ? plan_->own_begin : 0;
     std::copy_n(reinterpret_cast<const T*>(memory_.from), part ? plan_->own_count : memory_.count, message_ + begin);
     if (blocks) host::add_to_sent(memory_, message_ + begin);
+  }
+  void fill_rows() {
+    const T* from = reinterpret_cast<const T*>(memory_.from);
+    for (std::size_t to = 0; to < plan_->members.size(); ++to) {
+      const std::int64_t count = memory_.numbers(memory_.rows, to);
+      std::copy_n(from, count, message_ + plan_->blocks[to].begin - plan_->whole / 2);
+      from += count;
+    }
+  }
+  /// Tells each other member how many rows come, and hears it, before the blocks themselves.
+  void post_rows() {
+    const auto groups = static_cast<std::size_t>(memory_.groups);
+    const auto bytes_of_rows = static_cast<int>(groups * sizeof(std::int32_t));
+    for (std::size_t m = 0; m < plan_->members.size(); ++m) {
+      if (m == plan_->member) continue;
+      const int other = number(plan_->members[m]);
+      check(MPI_Irecv(memory_.arrived + m * groups, bytes_of_rows, MPI_BYTE, other, plan_->tag_in, set_.comm,
+                      &rows_.emplace_back()),
+            "MPI_Irecv");
+      check(
+          MPI_Isend(memory_.rows + m * groups, bytes_of_rows, MPI_BYTE, other, plan_->tag_out, set_.comm, &rows_.emplace_back()),
+          "MPI_Isend");
+    }
+  }
+  /// Whether those messages have just ended.
+  bool told() {
+    if (rows_.empty()) return false;
+    int flag = 0;
+    check(MPI_Testall(static_cast<int>(rows_.size()), rows_.data(), &flag, MPI_STATUSES_IGNORE), "MPI_Testall");
+    if (flag != 0) rows_.clear();
+    return flag != 0;
+  }
+  std::int64_t finish_rows() {
+    const auto groups = static_cast<std::size_t>(memory_.groups);
+    const std::size_t me = plan_->member;
+    std::copy_n(memory_.rows + me * groups, groups, memory_.arrived + me * groups);
+    T* to = reinterpret_cast<T*>(memory_.to);
+    std::int64_t sent = 0;
+    for (std::size_t m = 0; m < plan_->members.size(); ++m) {
+      const std::int64_t begin = plan_->blocks[m].begin;
+      to = std::copy_n(message_ + (m == me ? begin - plan_->whole / 2 : begin), memory_.numbers(memory_.arrived, m), to);
+      if (m != me) sent += memory_.numbers(memory_.rows, m);
+    }
+    return sent * static_cast<std::int64_t>(sizeof(T));
+  }
+  /// How much of a chunk there is to send.
+  std::int64_t sent_count(const Chunk& chunk) const {
+    if (!plan_->by_rows) return chunk.count;
+    const std::int64_t block = plan_->blocks.front().count;
+    const std::int64_t to = chunk.begin / block;
+    return std::clamp<std::int64_t>(memory_.numbers(memory_.rows, static_cast<std::size_t>(to)) - (chunk.begin - to * block), 0,
+                                    chunk.count);
   }
   void fill() {
     memory_ = {};
@@ -190,7 +273,7 @@ class Transfer {
       const std::size_t i = receives_.posted;
       const Chunk& chunk = plan_->ring.received[i];
       T* to = i < plan_->ring.summed ? staged(i) : message_ + chunk.begin;
-      check(MPI_Irecv(to, bytes(chunk), MPI_BYTE, other_end(chunk, plan_->ring.previous), plan_->tag_in, set_.comm,
+      check(MPI_Irecv(to, bytes(chunk.count), MPI_BYTE, other_end(chunk, plan_->ring.previous), plan_->tag_in, set_.comm,
                       &receives_.requests[i % window]),
             "MPI_Irecv");
       ++receives_.posted;
@@ -198,21 +281,22 @@ class Transfer {
     while (sends_.posted < plan_->ring.sends() && sends_.posted < sends_.done + window &&
            sends_.posted < plan_->ring.initial.size() + receives_.done) {
       const Chunk& chunk = plan_->ring.sent(sends_.posted);
-      check(MPI_Isend(message_ + chunk.begin, bytes(chunk), MPI_BYTE, other_end(chunk, plan_->ring.next), plan_->tag_out,
-                      set_.comm, &sends_.requests[sends_.posted % window]),
+      check(MPI_Isend(message_ + chunk.begin, bytes(sent_count(chunk)), MPI_BYTE, other_end(chunk, plan_->ring.next),
+                      plan_->tag_out, set_.comm, &sends_.requests[sends_.posted % window]),
             "MPI_Isend");
       ++sends_.posted;
     }
   }
   static int other_end(const Chunk& chunk, Rank neighbour) { return number(chunk.other == none<Rank> ? neighbour : chunk.other); }
-  static int bytes(const Chunk& chunk) { return static_cast<int>(chunk.count * static_cast<std::int64_t>(sizeof(T))); }
+  static int bytes(std::int64_t count) { return static_cast<int>(count * static_cast<std::int64_t>(sizeof(T))); }
 
   Setting set_;
   const TransferPlan* plan_ = nullptr;
   T* message_ = nullptr;  ///< numbers of the whole communication, in place or in packed_
   ExchangeArgs memory_;   ///< of a body's collective; otherwise only how numbers are added
   std::vector<T> packed_;
-  std::vector<T> staging_;  ///< [window, chunk] numbers to be added
+  std::vector<T> staging_;         ///< [window, chunk] numbers to be added
+  std::vector<MPI_Request> rows_;  ///< of messages with numbers of rows, in progress
   Queue receives_;
   Queue sends_;
 };

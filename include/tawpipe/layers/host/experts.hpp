@@ -51,7 +51,7 @@ class Experts {
   /// up exist already.
   void compute(const LayerMatrices<const T>& w, const LayerTensors<T>& x, bool with_products) const {
     const Routing<T> routing{x.routing, sizes_};
-    if (with_products) route(w, x, routing);
+    if (with_products) choose(w.router, x.ffn_norm, routing);
     for_each_block(routing, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
       if (with_products) {
         gather(x.ffn_norm, routing, first, count);
@@ -96,9 +96,28 @@ class Experts {
       }
       swiglu_backward(x.gate + at(first), x.up + at(first), x.sigmoid + at(first), product_gradient, at(count));
     });
+    choice_gradient(weight_gradient, routing);
+  }
+
+  /// The chosen experts of each token of ffn_norm [tokens, H], their weights, and the rows of each expert.
+  /// @param router  [E, H]
+  void choose(const T* router, const T* ffn_norm, const Routing<T>& routing) const {
+    for (std::int64_t begin = 0; begin < tokens_; begin += sizes_.logits) {
+      const std::int64_t count = std::min(sizes_.logits, tokens_ - begin);
+      project(ffn_norm + begin * width_.hidden, router, routing.rows, count, width_.hidden, width_.experts);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t pair = (begin + i) * width_.chosen;
+        choose_experts(routing.rows + i * width_.experts, width_.experts, width_.chosen, routing.expert + pair,
+                       routing.weight + pair);
+      }
+    }
+    sort(routing);
+  }
+  /// Weights [tokens, k] become the gradients of the chosen logits. @param gradient  of the weights
+  void choice_gradient(const T* gradient, const Routing<T>& routing) const {
     for (std::int64_t t = 0; t < tokens_; ++t) {
       T* const weight = routing.weight + t * width_.chosen;
-      const T* const d = weight_gradient + t * width_.chosen;
+      const T* const d = gradient + t * width_.chosen;
       const T mean = sum_of<T>(width_.chosen, [=](std::int64_t i) { return weight[i] * d[i]; });
       for (std::int64_t i = 0; i < width_.chosen; ++i) weight[i] *= d[i] - mean;
     }
@@ -168,18 +187,6 @@ class Experts {
     }
   }
 
-  void route(const LayerMatrices<const T>& w, const LayerTensors<T>& x, const Routing<T>& routing) const {
-    for (std::int64_t begin = 0; begin < tokens_; begin += sizes_.logits) {
-      const std::int64_t count = std::min(sizes_.logits, tokens_ - begin);
-      project(x.ffn_norm + begin * width_.hidden, w.router, routing.rows, count, width_.hidden, width_.experts);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t pair = (begin + i) * width_.chosen;
-        choose_experts(routing.rows + i * width_.experts, width_.experts, width_.chosen, routing.expert + pair,
-                       routing.weight + pair);
-      }
-    }
-    sort(routing);
-  }
   /// The rows of each expert, from the choices of all tokens.
   void sort(const Routing<T>& routing) const {
     std::int32_t* const begin = routing.begin;

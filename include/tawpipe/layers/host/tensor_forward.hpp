@@ -2,6 +2,7 @@
 // Not: the edges and the backward (layers/host/tensor_llama.hpp), nor the memory (layers/host/tensor_memory.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -71,6 +72,7 @@ class TensorForward {
         rms_norm(x.middle, w.ffn_norm, x.ffn_norm, own, hidden, epsilon_);
         break;
       case Code::ffn_input: {
+        if (width_.dense == 0) break;  // there are experts only
         const T* const input = m.by_tokens() ? of.work : x.ffn_norm;
         project(input, w.gate, x.gate, all, hidden, width_.dense);
         project(input, w.up, x.up, all, hidden, width_.dense);
@@ -79,9 +81,22 @@ class TensorForward {
       case Code::ffn_function:
         swiglu(x.gate, x.up, x.sigmoid, x.product, all * width_.dense);
         break;
-      case Code::ffn_output:
-        project(x.product, w.down, m.partial(of.work, of.output), all, width_.dense, hidden);
+      case Code::route:
+        m.experts().route(w.router, x.ffn_norm, x.experts, m.expert_work(of.work));
         break;
+      case Code::experts:
+        m.experts().compute(w, x.experts, m.expert_work(of.work));
+        break;
+      case Code::ffn_output: {
+        T* const output = m.partial(of.work, of.output);
+        if (width_.dense > 0) {
+          project(x.product, w.down, output, all, width_.dense, hidden);
+        } else {
+          std::fill_n(output, all * hidden, T{0});
+        }
+        if (m.has_experts()) m.experts().mix(x.experts, output);
+        break;
+      }
       default:  // output
         add_to(of.output, x.middle, own * hidden);
     }
@@ -109,6 +124,10 @@ class TensorForward {
         return context.sent_queries(of.x.context, context_work);
       case Code::results_swap:
         return context.sent_results(of.x.context, context_work);
+      case Code::dispatch:
+        return m.experts().dispatched(of.x.experts, m.expert_work(of.work));
+      case Code::combine:
+        return m.experts().returned(of.x.experts, m.expert_work(of.work));
       default:  // ffn_sum
         return summed(of.output);
     }

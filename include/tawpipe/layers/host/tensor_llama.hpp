@@ -56,7 +56,7 @@ class TensorLlama {
         all_{memory_.all_tokens()},
         own_{memory_.own_tokens()},
         epsilon_{static_cast<T>(constants.norm_epsilon)},
-        forward_{part_, batch, constants} {}
+        forward_{part_, batch_of_rank(batch, sharing), constants} {}
 
   void forward(const ForwardArgs& args) { whole_.forward(args); }
   void backward(const BackwardArgs& args) { whole_.backward(args); }
@@ -72,7 +72,8 @@ class TensorLlama {
                             .by_tokens = memory_.by_tokens(),
                             .gathers_messages = memory_.gathers_messages(stage),
                             .recompute = memory_.recompute(),
-                            .stops_early = part_.stops_early()},
+                            .stops_early = part_.stops_early(),
+                            .expert_bytes = memory_.has_experts() ? all_ * width_.routing * element : 0},
                            context,
                            all_,
                            width_.hidden,
@@ -133,6 +134,10 @@ class TensorLlama {
         return m.context().returned_gradients(m.context_work(args));
       case Code::results_swap:
         return m.context().sent_gradient(m.context_work(args));
+      case Code::results_gradient:
+        return m.experts().gave(x.experts, m.expert_work(args));
+      case Code::copies_gradient:
+        return m.experts().gave_back(x.experts, m.expert_work(args));
       default:  // head_sum, ffn_sum, attention_sum
         return {bytes(m.partial(args)), bytes(m.summed(args)), all_ * width_.hidden, Combine::sum};
     }
@@ -211,16 +216,32 @@ class TensorLlama {
       case Code::take:
         copy(reinterpret_cast<const T*>(args.output_gradient.data()), gradient);
         break;
+      case Code::mix_gradient:
+        m.experts().mix_gradient(gradient, x.experts, m.expert_work(args));
+        break;
+      case Code::experts_gradient:
+        m.experts().input_gradient(w, x.experts, m.expert_work(args));
+        break;
+      case Code::experts_weight:
+        m.experts().add_weight_gradients(g, x.experts);
+        break;
       case Code::ffn_backward: {
         const T* const from = incoming(args, plan.passes, l, false);
         T* const partial = m.partial(args);
-        project_back(from, w.down, partial, all_, width_.dense, hidden);
-        swiglu_backward(x.gate, x.up, x.sigmoid, partial, all_ * width_.dense);
-        project_back(x.gate, w.gate, partial, all_, hidden, width_.dense);
-        project_back(x.up, w.up, partial, all_, hidden, width_.dense, T{1});
+        if (width_.dense > 0) {
+          project_back(from, w.down, partial, all_, width_.dense, hidden);
+          swiglu_backward(x.gate, x.up, x.sigmoid, partial, all_ * width_.dense);
+          project_back(x.gate, w.gate, partial, all_, hidden, width_.dense);
+          project_back(x.up, w.up, partial, all_, hidden, width_.dense, T{1});
+        } else {
+          std::fill_n(partial, all_ * hidden, T{0});
+        }
+        if (m.has_experts()) m.experts().add_input_gradient(w.router, x.experts, m.expert_work(args), partial);
         break;
       }
       case Code::ffn_weight: {
+        if (m.has_experts()) m.experts().add_router_gradient(x.ffn_norm, x.experts, g.router);
+        if (width_.dense == 0) break;
         const T* const input = m.by_tokens() ? m.inputs(args, plan.passes, 0) : x.ffn_norm;
         add_weight_gradient(m.kept_gradient(args, plan.passes, l, false), x.product, g.down, all_, width_.dense, hidden);
         add_weight_gradient(x.gate, input, g.gate, all_, hidden, width_.dense);

@@ -14,7 +14,9 @@
 #include "tawpipe/backend/shared_compute.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/expert_routing.hpp"
 #include "tawpipe/layers/host/context_attention.hpp"
+#include "tawpipe/layers/host/expert_part.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
@@ -43,6 +45,7 @@ struct TensorMemoryLayer {
   T* product;               ///< [t, I]
   T* norm_gradients;        ///< [2, H] of the attention norm and the feed-forward norm
   ContextSaved<T> context;  ///< of context-parallel ranks' attention, with qkv and attention
+  ExpertSaved<T> experts;   ///< of ranks with whole experts, beside which I is that of the shared one
 };
 
 /// A layer's tensors while its forward runs, for the first time or again.
@@ -64,33 +67,60 @@ struct TensorMemoryHead {
   T* norm_gradient;  ///< [H]
 };
 
+/// What expert-parallel ranks have of a microbatch each.
+/// @throws InputError  if its sequences cannot be divided
+inline Batch batch_of_rank(Batch batch, const Sharing& sharing) {
+  if (batch.microbatch_size % sharing.expert != 0) {
+    throw InputError(concat("expert parallelism among ", sharing.expert, " ranks: a microbatch of ", batch.microbatch_size,
+                            " sequences cannot be shared equally; choose a multiple"));
+  }
+  batch.microbatch_size /= sharing.expert;
+  batch.global_batch /= sharing.expert;
+  return batch;
+}
+
 template <class T>
 class TensorMemory {
  public:
   /// @param part  tensor_part() of the model
-  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, other
-  /// axes, or tokens that cannot be divided
+  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, or
+  /// with whole experts, these with other axes, or tokens that cannot be divided
   TensorMemory(const Transformer& part, const Batch& batch, Recompute recompute, const Sharing& sharing)
       : part_{part},
         width_{part},
         recompute_{recompute},
         sharing_{sharing},
-        context_{part, batch, sharing},
+        context_{part, batch_of_rank(batch, sharing), sharing},
+        experts_{part, batch_of_rank(batch, sharing), sharing.expert},
         all_{context_.tokens().tokens()},
         own_{by_tokens() ? all_ / sharing.tensor : all_},
         score_numbers_{(2 * std::int64_t{64} + 2 * width_.query) * batch.sequence} {
+    width_.held = width_.experts / sharing.expert;
+    layer_parameters_ =
+        part.layer_parameters() - (part.is_routed() ? part.layer_expert_parameters() / sharing.expert * (sharing.expert - 1) : 0);
     const Placed sizes = placed(nullptr, nullptr);
     kept_ = sizes.kept;
     rest_ = sizes.rest;
     if (sharing.ranks() == 1) return;
     const auto refuse = [&](const std::string& what) {
-      throw InputError(concat(sharing.tensor > 1 ? "tensor" : "context", " parallelism is executed ", what));
+      const char* const axis = sharing.expert > 1 ? "expert" : sharing.tensor > 1 ? "tensor" : "context";
+      throw InputError(concat(axis, " parallelism is executed ", what));
     };
+    if (sharing.expert > 1) {
+      if (sharing.tensor * sharing.context > 1) refuse("without tensor and context parallelism; leave these out");
+      if (recompute != Recompute::none) refuse("without recomputation; choose --recompute none");
+      if (part.has_biases() || part.qk_norm != QkNorm::none) {
+        refuse("for models without biases and norms of queries and keys; leave out --expert-parallel");
+      }
+      const RoutingSizes sizes_of_rank{part, batch_of_rank(batch, sharing), std::int64_t{sizeof(T)}};
+      if (!sizes_of_rank.fit() || sizes_of_rank.left < sizes_of_rank.chosen)
+        refuse("for larger hidden sizes; take fewer experts or more tokens on each rank");
+      return;
+    }
     if (sharing.context > 1) check_dense_part(part, "--context-parallel");
     if (part.recompute_layers > 0 || part.recompute_parts.any()) {
       refuse("with recomputation of all layers, and not of named parts; choose --recompute none, selective or full");
     }
-    if (sharing.expert > 1) refuse("without expert parallelism; leave it out");
     if (sharing.context > 1 && sharing.exchange == ContextExchange::two_level) {
       refuse("without an exchange in two levels; choose all-gather, ring or all-to-all");
     }
@@ -110,6 +140,8 @@ class TensorMemory {
   }
   bool by_tokens() const { return sharing_.sequence_parallel && sharing_.tensor > 1; }
   const ContextAttention<T>& context() const { return context_; }
+  const ExpertPart<T>& experts() const { return experts_; }
+  bool has_experts() const { return sharing_.expert > 1; }
   ContextExchange exchange() const { return sharing_.exchange; }
   bool has_context() const { return sharing_.context > 1; }
   std::int64_t all_tokens() const { return all_; }
@@ -189,6 +221,8 @@ class TensorMemory {
   T* chunk(const ForwardArgs& args) const { return numbers(args.workspace) + forward_numbers(); }
   /// Of ContextAttention.
   T* context_work(T* work) const { return scratch(work) + score_numbers_ + 3 * all_; }
+  /// Of ExpertPart, which is without the former.
+  T* expert_work(T* work) const { return context_work(work); }
   /// Gives the stage's output to the next one, if it is not there.
   void pass_on(const ForwardArgs& args, int rank) const {
     if (gathers_messages(*args.stage)) pass(reached(args, args.stage->layers), args.output, rank);
@@ -207,6 +241,7 @@ class TensorMemory {
   T* partial(const BackwardArgs& args) const { return numbers(args.workspace) + 2 * stream(own_) + 2 * stream(all_); }
   /// Of ContextAttention, behind what products before it give.
   T* context_work(const BackwardArgs& args) const { return partial(args) + widest() * all_ + 2 * score_numbers_; }
+  T* expert_work(const BackwardArgs& args) const { return context_work(args); }
   /// The gradient [t, H] of a sublayer's output. @param passes  of the computation: halves keep it
   T* kept_gradient(const BackwardArgs& args, const Passes& passes, std::int64_t layer, bool attention) const {
     if (whole(passes)) return numbers(args.workspace) + 2 * stream(own_);
@@ -240,7 +275,7 @@ class TensorMemory {
 
   template <class P, class Byte>
   LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
-    return {reinterpret_cast<P*>(layers) + layer * part_.layer_parameters(), part_, width_};
+    return {reinterpret_cast<P*>(layers) + layer * layer_parameters_, part_, width_};
   }
   /// [V, H]: after the final norm, or a tied model's embedding.
   template <class P, class Byte>
@@ -281,6 +316,7 @@ class TensorMemory {
     x.up = take(all_ * width_.dense, products);
     x.product = take(all_ * width_.dense, all);
     x.norm_gradients = take(2 * width_.hidden, all);
+    if (has_experts()) x.experts = experts_.saved([&](std::int64_t count) { return take(count, true); });
     if (has_context()) {
       x.context = {.qkv = x.qkv,
                    .attention = x.attention,
@@ -295,11 +331,12 @@ class TensorMemory {
   static std::int64_t boundary(const StageWork& stage) { return stage.boundary.value() / std::int64_t{sizeof(T)}; }
   std::int64_t chunk_numbers() const { return chunked() ? all_ * chunk_entries() : 0; }
   std::int64_t forward_numbers() const {
-    return 2 * stream(all_) + score_numbers_ + 3 * all_ + (has_context() ? context_.forward_numbers() : 0);
+    return 2 * stream(all_) + score_numbers_ + 3 * all_ + (has_context() ? context_.forward_numbers() : 0) +
+           (has_experts() ? experts_.forward_numbers() : 0);
   }
   std::int64_t backward_numbers() const {
     return 2 * stream(own_) + 2 * stream(all_) + widest() * all_ + 2 * score_numbers_ +
-           (has_context() ? context_.backward_numbers() : 0);
+           (has_context() ? context_.backward_numbers() : 0) + (has_experts() ? experts_.backward_numbers() : 0);
   }
   /// Numbers of a token that a backward's products give.
   std::int64_t widest() const { return std::max({width_.dense, width_.hidden, width_.query}); }
@@ -321,11 +358,13 @@ class TensorMemory {
   Recompute recompute_;
   Sharing sharing_;
   ContextAttention<T> context_;
+  ExpertPart<T> experts_;
   std::int64_t all_;
   std::int64_t own_;
   std::int64_t score_numbers_;  // of attention, at least
-  std::int64_t kept_ = 0;       // of a layer, in `saved`
-  std::int64_t rest_ = 0;       // of a layer, elsewhere
+  std::int64_t layer_parameters_ = 0;
+  std::int64_t kept_ = 0;  // of a layer, in `saved`
+  std::int64_t rest_ = 0;  // of a layer, elsewhere
 };
 
 /// The stages of a composition with the memory that TensorLlama needs: what the simulator counts for

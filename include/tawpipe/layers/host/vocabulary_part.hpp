@@ -17,8 +17,8 @@
 namespace tawpipe::inline v0::layers::host {
 
 /// Rows of the embedding and of the output matrix are divided among tensor-parallel ranks; the last
-/// rank's part may be padded. Tokens and targets are those of the microbatch, of which context-parallel
-/// ranks have a part each.
+/// rank's part may be padded. Tokens and targets are those of the microbatch, of which context- and
+/// expert-parallel ranks have a part each.
 /// Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 template <class T>
 class VocabularyPart {
@@ -98,7 +98,8 @@ class VocabularyPart {
 
  private:
   std::int64_t id(std::span<const std::int32_t> ids, const SharedPart& part, std::int64_t t) const {
-    return ids[static_cast<std::size_t>(tokens_.index(part.context, t))];
+    const std::int64_t first = part.expert * tokens_.sequences() * tokens_.sequence();
+    return ids[static_cast<std::size_t>(first + tokens_.index(part.context, t))];
   }
   /// The entries of a chunk that are no padding; below 1: none.
   std::int64_t entries_of(const SharedPart& part, const Chunk& chunk) const {

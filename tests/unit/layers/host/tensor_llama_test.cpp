@@ -57,13 +57,28 @@ std::vector<Case> cases(Recompute recompute = Recompute::none, bool stops_early 
   }
   return all;
 }
+/// Of a mixture whose experts two ranks divide, with and without a shared expert.
+std::vector<Case> expert_cases() {
+  std::vector<Case> all;
+  for (const int shared_width : {0, 24}) {
+    Transformer mixture = model;
+    mixture.experts = 4;
+    mixture.experts_per_token = 2;
+    mixture.shared_width = shared_width;
+    const Sharing sharing{.expert = 2, .whole_experts = true, .sends_activations = true};
+    const std::vector<StageWork> stages = Workload{mixture, batch, Recompute::none}.split(3);
+    const auto shared = share_stages(mixture, batch, Recompute::none, stages, sharing);
+    for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({mixture, Recompute::none, sharing, shared[s].work, shared[s]});
+  }
+  return all;
+}
 
 /// Calls `visit(passes, body, plan)` for the passes of a case.
 template <class Visit>
 void for_each_pass(const Case& one, Visit&& visit) {
   const TensorLlama<double> llama{one.decoder, batch, one.recompute, {}, one.sharing};
   const auto plan = [&](const Passes& passes) {
-    const SharedPart part{one.sharing.tensor - 1, one.sharing.context - 1};
+    const SharedPart part{one.sharing.tensor - 1, one.sharing.context - 1, one.sharing.expert - 1};
     return [&llama, &one, passes, part](const StageBody& body) { return llama.plan(passes, one.stage, body, part); };
   };
   visit(one.shared.forward, plan({.forward = true}));
@@ -79,6 +94,7 @@ std::vector<Case> all_cases() {
        {std::pair{Recompute::selective, false}, std::pair{Recompute::full, false}, std::pair{Recompute::full, true}}) {
     for (Case& one : cases(recompute, stops)) all.push_back(std::move(one));
   }
+  for (Case& one : expert_cases()) all.push_back(std::move(one));
   return all;
 }
 
@@ -90,6 +106,7 @@ TEST_CASE("each collective of a body is one of the code's, and each step of some
       REQUIRE(steps.operations.size() == body.size());
       CHECK(steps.part.tensor == one.sharing.tensor - 1);
       CHECK(steps.part.context == one.sharing.context - 1);
+      CHECK(steps.part.expert == one.sharing.expert - 1);
       for (std::size_t s = 0; s < body.size(); ++s) {
         CAPTURE(s);
         if (!body[s].is_compute()) CHECK(steps.operations[s].size() == 1);
@@ -208,6 +225,18 @@ TEST_CASE("what is not computed is refused by name") {
       (TensorLlama<double>{model, batch, Recompute::none, {}, {.tensor = 2, .context = 3}}),
       "context parallelism among 3 ranks cuts each sequence into 6 equal parts; 16 tokens are no multiple of that", InputError);
   CHECK_NOTHROW((TensorLlama<double>{model, batch, Recompute::full, {}, Sharing{}}));
+  const Case experts = expert_cases().front();
+  const auto refused = [&](Recompute recompute, const Sharing& sharing, const Batch& of, const char* why) {
+    CHECK_THROWS_WITH_AS((TensorLlama<double>{experts.decoder, of, recompute, {}, sharing}), why, InputError);
+  };
+  refused(Recompute::full, experts.sharing, batch,
+          "expert parallelism is executed without recomputation; choose --recompute none");
+  Sharing other = experts.sharing;
+  other.context = 2;
+  refused(Recompute::none, other, batch,
+          "expert parallelism is executed without tensor and context parallelism; leave these out");
+  refused(Recompute::none, experts.sharing, {.sequence = 16, .microbatch_size = 3, .global_batch = 6},
+          "expert parallelism among 2 ranks: a microbatch of 3 sequences cannot be shared equally; choose a multiple");
 }
 
 }  // namespace tensor_llama_test
