@@ -159,11 +159,11 @@ class TensorPartNumbering {
 
 }  // namespace detail
 
-/// A composed schedule in which all that names parameters names those of a rank's part (of matrices, or with
-/// whole experts on each rank of these), in the part's own numbering (Schedule::Parts::slices): a rank has its part of each matrix, and all of the norms,
-/// where the composition divides all parameters by the ranks. With sequence parallelism the norms'
-/// gradients, of which each rank has those of its own tokens, are summed before each update. The
-/// messages of buckets wait for whole computations.
+/// A composed schedule in which all that names parameters names those of a rank's part (of matrices, or
+/// with whole experts on each rank of these), in the part's own numbering (Schedule::Parts::slices): a
+/// rank has its part of each matrix, and all of the norms, where the composition divides all parameters
+/// by the ranks. With sequence parallelism the norms' gradients, of which each rank has those of its
+/// own tokens, are summed before each update. The messages of buckets wait for whole computations.
 /// @param slices  of the model, for the mesh's tensor-parallel ranks
 inline Schedule with_tensor_parts(const Schedule& composed, const TensorSlices& slices, bool sequence_parallel) {
   if (slices.parts() == 1) return composed;
