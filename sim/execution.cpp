@@ -54,10 +54,6 @@ MeshChoice executed_mesh(const ExecutionRequest& request) {
     throw InputError(concat("--expert-parallel ", request.expert_parallel,
                             " with --tensor-parallel or --context-parallel can be simulated, but not executed; leave these out"));
   }
-  if (choice.mesh.whole_experts && choice.mesh.data > 1) {
-    throw InputError(concat("--expert-parallel ", request.expert_parallel, " with --data-parallel ", choice.mesh.data,
-                            " can be simulated, but not executed; leave one out"));
-  }
   if (choice.mesh.whole_experts && choice.sharding == StateSharding::parameters) {
     throw InputError(concat("--shard-states parameters with --expert-parallel ", request.expert_parallel,
                             " can be simulated, but not executed; choose gradients"));

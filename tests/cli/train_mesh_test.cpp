@@ -242,7 +242,8 @@ TEST_CASE("ranks that divide the experts follow the curve of one device with mic
   const json alone = training.train(6, model + "--schedule 1f1b --microbatch 2");
   for (const std::string mesh :
        {"--schedule 1f1b --cluster 1x2 --expert-parallel 2", "--schedule zb-h1 --cluster 2x2 --expert-parallel 2",
-        "--schedule ddp --cluster 1x2 --expert-parallel 2"}) {
+        "--schedule ddp --cluster 1x2 --expert-parallel 2", "--schedule 1f1b --cluster 2x4 --expert-parallel 2 --data-parallel 2",
+        "--schedule zb-h1 --cluster 1x4 --expert-parallel 2 --data-parallel 2 --shard-states gradients"}) {
     const json shared = training.train(6, model + mesh);
     check_same_curve(shared, alone);
     CHECK(training.train(6, model + mesh + " --chaos 20 --chaos-seed 3").at("losses") == shared.at("losses"));
@@ -278,7 +279,6 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
           {"--expert-parallel 2", "--tensor-parallel", "leave these out"});
   refused("--expert-parallel 2 --cluster 1x2 --shard-states parameters",
           {"--shard-states parameters", "--expert-parallel 2", "choose gradients"});
-  refused("--expert-parallel 2 --cluster 1x4 --data-parallel 2", {"--expert-parallel 2", "--data-parallel 2", "leave one out"});
   refused("--expert-parallel 3 --cluster 1x3", {"--expert-parallel 3", "8 sequences of a step"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
   refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});

@@ -126,6 +126,7 @@ TEST_CASE("clipping takes the norm of the whole gradient of a mixture whose expe
   CHECK(alone > 0);
   CHECK(norm(1, {.expert = 2, .whole_experts = true}) == doctest::Approx(alone).epsilon(1e-12));
   CHECK(norm(2, {.expert = 2, .whole_experts = true}) == doctest::Approx(alone).epsilon(1e-12));
+  CHECK(norm(2, {.data = 2, .expert = 2, .whole_experts = true}) == doctest::Approx(alone).epsilon(1e-12));
 }
 
 /// On the processes of the test as on threads.

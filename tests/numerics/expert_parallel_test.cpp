@@ -1,11 +1,13 @@
 // A recorded mixture of experts, trained by ranks that have some of the experts each: every loss, gradient
-// and parameter as recorded.
+// and parameter as recorded; and another one, clipped, as by one device.
 // Not: mixtures of which each rank has all experts (composed_test.cpp).
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "tawpipe/execute/executed_schedule.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/expand.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
 
 namespace expert_parallel_test {
 
@@ -110,6 +113,110 @@ TEST_CASE("tokens travel in the all-to-alls that are simulated, all copies of th
       CHECK(activations > most / 2);
     }
   }
+}
+
+// ---- with a shared expert, an odd vocabulary and clipping ---------------------------------------
+
+const Transformer shared_expert{.name = "small",
+                                .layers = 4,
+                                .hidden = 16,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .intermediate = 24,
+                                .vocab = 31,
+                                .dtype = Dtype::f64,
+                                .experts = 4,
+                                .experts_per_token = 2,
+                                .shared_width = 8};
+
+struct Tokens {
+  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>((7 * static_cast<std::int64_t>(i) + 3 * microbatch + step) % shared_expert.vocab);
+      targets[i] = (tokens[i] * 5 + 2) % shared_expert.vocab;
+    }
+  }
+};
+
+struct Outcome {
+  std::vector<double> norms;    ///< [step]
+  std::vector<double> losses;   ///< [step, microbatch]
+  std::vector<double> weights;  ///< [step, parameter]
+};
+
+/// Two steps of 16 sequences, two in a microbatch.
+Outcome clipped(const std::string& name, int ranks, const Mesh& axes, Composition with = {}) {
+  const auto work = [&](int replicas) {
+    Workload one{shared_expert, {.sequence = 8, .microbatch_size = 2, .global_batch = 16 / replicas}, Recompute::none};
+    one.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
+    return one;
+  };
+  Schedule schedule = build_schedule(name, {.workload = work(axes.data), .nodes = DeviceGroups{{ranks}}, .options = {}});
+  const Batch batch = schedule.workload().batch();
+  Sharing sharing = among(axes.expert).of(axes);
+  if (axes.copies() > 1) {
+    sharing.sends_activations = hands_on(schedule);
+    with.stages = layers::host::tensor_stages<double>(
+        shared_expert, batch, Recompute::none, sharing,
+        share_stages(shared_expert, batch, Recompute::none, schedule.stages(), sharing), true);
+    schedule = compose(schedule, work(1), axes.over(ranks * axes.copies()), with);
+    REQUIRE(validate(schedule).ok());
+    schedule = with_tensor_parts(schedule, expert_slices(shared_expert, axes.expert), false);
+  }
+  schedule = with_gradient_norm(schedule);
+  using Layer = layers::host::TensorLlama<double>;
+  // With a small epsilon the first step would magnify rounding in gradients that are nearly zero.
+  host::HostExecutor<double, Layer, layers::AdamWUpdate<double>> executor{
+      schedule,
+      [&] {
+        return Layer{shared_expert, batch, Recompute::none, {}, sharing};
+      },
+      layers::AdamWUpdate<double>{shared_expert, {.epsilon = 1e-5}}};
+  std::vector<double> weights(static_cast<std::size_t>(shared_expert.parameters()));
+  for (std::size_t p = 0; p < weights.size(); ++p) weights[p] = 0.2 * std::sin(static_cast<double>(p));
+  load_weights(executor, std::span<const double>{weights});
+  Outcome outcome;
+  for (int step = 1; step <= 2; ++step) {
+    const IterationResult result = executor.run(Tokens{}, {.step = step, .learning_rate = 0.01, .gradient_clip = 0.01});
+    outcome.norms.push_back(result.gradient_norm);
+    outcome.losses.insert(outcome.losses.end(), result.losses.begin(), result.losses.end());
+    const std::vector<double> now = collect_weights(executor);
+    outcome.weights.insert(outcome.weights.end(), now.begin(), now.end());
+  }
+  return outcome;
+}
+
+double furthest(const std::vector<double>& one, const std::vector<double>& other) {
+  REQUIRE(one.size() == other.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) worst = std::max(worst, std::abs(one[i] - other[i]));
+  return worst;
+}
+
+TEST_CASE("clipped steps of a mixture with a shared expert by experts x data ranks are those of one device in f64") {
+  const Outcome alone = clipped("1f1b", 1, {});
+  for (const double norm : alone.norms) REQUIRE(norm > 0.02);  // clipped
+  const auto check = [&](const std::string& name, int ranks, const Mesh& axes, const Composition& with) {
+    CAPTURE(name);
+    CAPTURE(ranks);
+    CAPTURE(axes.expert);
+    CAPTURE(axes.data);
+    CAPTURE(std::string{tawpipe::name(with.sharding)});
+    CAPTURE(with.overlap_gathers);
+    const Outcome shared = clipped(name, ranks, axes, with);
+    CHECK(furthest(shared.norms, alone.norms) <= 1e-12);
+    CHECK(furthest(shared.losses, alone.losses) <= 1e-12);
+    CHECK(furthest(shared.weights, alone.weights) <= 1e-12);
+  };
+  for (const StateSharding sharding : {StateSharding::none, StateSharding::optimizer, StateSharding::gradients}) {
+    for (const std::string name : {"1f1b", "zb-h1"}) check(name, 2, mesh(2, 2), {.sharding = sharding});
+    check("1f1b", 1, mesh(2, 4), {.sharding = sharding});
+    check("ddp", 1, mesh(2, 2), {.sharding = sharding, .overlap_gathers = true});
+  }
+  check("interleaved-1f1b", 2, mesh(2, 2), {.sharding = StateSharding::optimizer, .overlap_gradients = true});
+  // These move experts between their ranks.
+  for (const std::string name : {"tawpipe", "fsdp"})
+    CHECK_THROWS_AS(clipped(name, 2, mesh(2, 2), {.sharding = StateSharding::optimizer}), InputError);
 }
 
 }  // namespace expert_parallel_test
