@@ -12,6 +12,7 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/reference_training.hpp"
+#include "support/shared_stage_checks.hpp"
 #include "support/tensor_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/execute/executed_schedule.hpp"
@@ -25,16 +26,6 @@ using namespace reference_training;
 
 const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
 constexpr ContextExchange exchanges[] = {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all};
-
-void check(const std::vector<training::NumericsCheck>& checks) {
-  CHECK(checks.size() >= 8);
-  for (const training::NumericsCheck& check : checks) {
-    CAPTURE(check.quantity);
-    CAPTURE(check.worst);
-    CAPTURE(check.tolerance);
-    CHECK(check.difference <= std::min(check.tolerance, 1e-12));
-  }
-}
 
 /// Under the schedules that have these ranks and the replica's part of the batch. @return how many
 int check_schedules(const training::ReferenceRun& reference, const std::vector<std::string>& names, const Mesh& axes, int ranks,
@@ -52,7 +43,7 @@ int check_schedules(const training::ReferenceRun& reference, const std::vector<s
       continue;
     }
     ++trained;
-    check(checks);
+    check_recorded_numbers(checks);
   }
   return trained;
 }
@@ -108,29 +99,6 @@ TEST_CASE("tensor 2 x context 2 x pipeline 2 x data 2, 16 ranks, with each choic
 
 // ---- messages ---------------------------------------------------------------------------------
 
-struct Sent {
-  Op op;
-  Payload payload;
-  std::int64_t bytes;
-  std::vector<Bytes> pairs;
-  bool operator==(const Sent&) const = default;
-};
-/// What a rank exchanges on a lane, in order; without the sums of norms' gradients.
-std::vector<Sent> messages(const Schedule& run, Rank rank, const std::string& of) {
-  std::vector<Sent> sent;
-  const auto lane = std::find(run.lanes().begin(), run.lanes().end(), of) - run.lanes().begin();
-  REQUIRE(lane < std::ssize(run.lanes()));
-  for (const TaskId id : run.program(rank, static_cast<int>(lane))) {
-    const Task& task = run.task(id);
-    if (!is_of_tokens(task.payload)) continue;
-    sent.push_back({task.op, task.payload, task.bytes.value(), {}});
-    if (!is_all_pairs(task.op) || task.split == none<SplitId>) continue;
-    const auto pairs = run.pair_sizes(task.split);
-    sent.back().pairs.assign(pairs.begin(), pairs.end());
-  }
-  return sent;
-}
-
 TEST_CASE("context-parallel ranks exchange what is simulated, in its order, and the same bits under delays") {
   const training::ReferenceRun reference{folder + "/A"};
   for (const std::string name : {"1f1b", "zb-h1", "tawpipe"}) {
@@ -155,12 +123,7 @@ TEST_CASE("context-parallel ranks exchange what is simulated, in its order, and 
         }
         const Traffic traffic_told = traffic(expanded, support::cluster(told.ranks()));
         const auto once = train_steps<double>(reference, executed, axes, how, {});
-        for (const Payload payload : {Payload::activations, Payload::activation_gradients}) {
-          const auto p = static_cast<std::size_t>(payload);
-          std::int64_t sent = 0;
-          for (const SentBytes& rank : once.back().sent) sent += rank.by_payload[p];
-          CHECK(sent == traffic_told.payload_bytes[p][0] + traffic_told.payload_bytes[p][1]);
-        }
+        check_token_bytes(once.back(), traffic_told);
         const auto again = train_steps<double>(reference, executed, axes, how, {.seed = 7, .longest_microseconds = 20});
         for (std::size_t step = 0; step < once.size(); ++step) CHECK(again[step].losses == once[step].losses);
       }

@@ -13,6 +13,7 @@
 
 #include "papers/reference_run.hpp"
 #include "support/reference_training.hpp"
+#include "support/shared_stage_checks.hpp"
 #include "support/tensor_training.hpp"
 #include "tawpipe/execute/executed_schedule.hpp"
 #include "tawpipe/schedule/compose.hpp"
@@ -41,13 +42,7 @@ void check_recorded(const training::ReferenceRun& reference, const std::string& 
   CAPTURE(axes.expert);
   CAPTURE(axes.data);
   CAPTURE(std::string{name(with.sharding)});
-  const auto checks = train_tensor_parallel<double>(reference, schedule, ranks, axes, among(axes.expert, loss_chunk), with);
-  CHECK(checks.size() >= 8);
-  for (const training::NumericsCheck& check : checks) {
-    CAPTURE(check.quantity);
-    CAPTURE(check.worst);
-    CHECK(check.difference <= std::min(check.tolerance, 1e-12));
-  }
+  check_recorded_numbers(train_tensor_parallel<double>(reference, schedule, ranks, axes, among(axes.expert, loss_chunk), with));
 }
 
 TEST_CASE("a recorded mixture by 2 and 4 ranks that divide its experts, alone and in pipelines, in f64") {
@@ -69,21 +64,8 @@ TEST_CASE("experts 2 x data 2 and more with shared states and gradients in f64")
   check_recorded(reference, "zb-h1", 1, mesh(4, 2), {.sharding = StateSharding::optimizer, .overlap_gradients = true});
 }
 
-struct Sent {
-  Op op;
-  Payload payload;
-  std::int64_t bytes;
-  bool operator==(const Sent&) const = default;
-};
 std::vector<Sent> messages(const Schedule& run, Rank rank) {
-  std::vector<Sent> sent;
-  const auto lane = std::find(run.lanes().begin(), run.lanes().end(), "expert_parallel") - run.lanes().begin();
-  REQUIRE(lane < std::ssize(run.lanes()));
-  for (const TaskId id : run.program(rank, static_cast<int>(lane))) {
-    const Task& task = run.task(id);
-    sent.push_back({task.op, task.payload, task.bytes.value()});
-  }
-  return sent;
+  return reference_training::messages(run, rank, "expert_parallel", true);
 }
 
 TEST_CASE("tokens travel in the all-to-alls that are simulated, all copies of them, with the same bits under delays") {

@@ -10,6 +10,7 @@
 
 #include "papers/reference_run.hpp"
 #include "support/reference_training.hpp"
+#include "support/shared_stage_checks.hpp"
 #include "support/tensor_training.hpp"
 #include "tawpipe/schedule/compose.hpp"
 
@@ -32,13 +33,7 @@ void check_recorded(const training::ReferenceRun& reference, const std::string& 
   CAPTURE(schedule);
   CAPTURE(how.loss_chunk);
   CAPTURE(how.by_tokens);
-  const auto checks = train_tensor_parallel<double>(reference, schedule, ranks, axes, how);
-  CHECK(checks.size() >= 8);
-  for (const training::NumericsCheck& check : checks) {
-    CAPTURE(check.quantity);
-    CAPTURE(check.worst);
-    CHECK(check.difference <= std::min(check.tolerance, 1e-12));
-  }
+  check_recorded_numbers(train_tensor_parallel<double>(reference, schedule, ranks, axes, how));
 }
 
 // 97 entries of configuration B: of two ranks the last one's part is padded, and its last chunk too.

@@ -11,6 +11,7 @@
 #include "papers/reference_run.hpp"
 #include "support/clusters.hpp"
 #include "support/reference_training.hpp"
+#include "support/shared_stage_checks.hpp"
 #include "support/tensor_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/execute/executed_schedule.hpp"
@@ -27,30 +28,16 @@ constexpr ContextExchange exchanges[] = {ContextExchange::all_gather, ContextExc
 
 void check_recorded(const training::ReferenceRun& reference, const std::string& schedule, int ranks, const Mesh& axes,
                     const Splitting& how, const Composition& with = {}) {
-  const auto checks = train_tensor_parallel<double>(reference, schedule, ranks, axes, how, with);
-  CHECK(checks.size() >= 8);
-  for (const training::NumericsCheck& check : checks) {
-    CAPTURE(check.quantity);
-    CAPTURE(check.worst);
-    CHECK(check.difference <= std::min(check.tolerance, 1e-12));
-  }
+  check_recorded_numbers(train_tensor_parallel<double>(reference, schedule, ranks, axes, how, with));
 }
 
-struct Sent {
-  Op op;
-  Payload payload;
-  std::int64_t bytes;
-  bool operator==(const Sent&) const = default;
-};
-/// What a rank exchanges with those that share its stages, in order; without the sums of norms' gradients.
+/// What a rank exchanges with those that share its stages, lane by lane.
 std::vector<Sent> messages(const Schedule& run, Rank rank) {
   std::vector<Sent> sent;
-  for (std::size_t lane = 0; lane < run.lanes().size(); ++lane) {
-    if (!run.lanes()[lane].ends_with("_parallel")) continue;
-    for (const TaskId id : run.program(rank, static_cast<int>(lane))) {
-      const Task& task = run.task(id);
-      if (is_of_tokens(task.payload)) sent.push_back({task.op, task.payload, task.bytes.value()});
-    }
+  for (const std::string& lane : run.lanes()) {
+    if (!lane.ends_with("_parallel")) continue;
+    const std::vector<Sent> of = reference_training::messages(run, rank, lane);
+    sent.insert(sent.end(), of.begin(), of.end());
   }
   return sent;
 }
@@ -74,12 +61,7 @@ void check_again(const training::ReferenceRun& reference, const std::string& nam
   }
   const Traffic traffic_told = traffic(told, support::cluster(told.ranks()));
   const auto results = train_steps<double>(reference, executed, axes, again, {});
-  for (const Payload payload : {Payload::activations, Payload::activation_gradients}) {
-    const auto p = static_cast<std::size_t>(payload);
-    std::int64_t sent = 0;
-    for (const SentBytes& rank : results.back().sent) sent += rank.by_payload[p];
-    CHECK(sent == traffic_told.payload_bytes[p][0] + traffic_told.payload_bytes[p][1]);
-  }
+  check_token_bytes(results.back(), traffic_told);
   const auto without =
       train_steps<double>(reference, tensor_schedule<double>(reference, name, ranks, axes, keeps), axes, keeps, {});
   const auto delayed = train_steps<double>(reference, executed, axes, again, {.seed = 7, .longest_microseconds = 20});

@@ -12,6 +12,7 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/reference_training.hpp"
+#include "support/shared_stage_checks.hpp"
 #include "support/tensor_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/execute/executed_schedule.hpp"
@@ -24,16 +25,6 @@ using namespace reference_training;
 namespace tensor_numerics_test {
 
 const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
-
-void check(const std::vector<training::NumericsCheck>& checks) {
-  CHECK(checks.size() >= 8);
-  for (const training::NumericsCheck& check : checks) {
-    CAPTURE(check.quantity);
-    CAPTURE(check.worst);
-    CAPTURE(check.tolerance);
-    CHECK(check.difference <= std::min(check.tolerance, 1e-12));
-  }
-}
 
 std::vector<std::string> all_schedules() {
   std::vector<std::string> names;
@@ -57,7 +48,7 @@ int check_schedules(const training::ReferenceRun& reference, const std::vector<s
       continue;
     }
     ++trained;
-    check(checks);
+    check_recorded_numbers(checks);
   }
   return trained;
 }
@@ -85,23 +76,6 @@ TEST_CASE("tensor 2 x data 2 x pipeline 2 of configuration B in f64") {
 
 // ---- messages ---------------------------------------------------------------------------------
 
-struct Sent {
-  Op op;
-  Payload payload;
-  std::int64_t bytes;
-  bool operator==(const Sent&) const = default;
-};
-/// What a rank exchanges with its tensor-parallel group, in order; without the sums of norms' gradients.
-std::vector<Sent> messages(const Schedule& run, Rank rank) {
-  std::vector<Sent> sent;
-  const auto lane = std::find(run.lanes().begin(), run.lanes().end(), "tensor_parallel") - run.lanes().begin();
-  for (const TaskId id : run.program(rank, static_cast<int>(lane))) {
-    const Task& task = run.task(id);
-    if (is_of_tokens(task.payload)) sent.push_back({task.op, task.payload, task.bytes.value()});
-  }
-  return sent;
-}
-
 TEST_CASE("tensor-parallel ranks exchange what is simulated, in its order, and the same bits under delays") {
   const training::ReferenceRun reference{folder + "/A"};
   for (const std::string name : {"1f1b", "zb-h1", "zb-v", "tawpipe", "fsdp"}) {
@@ -113,16 +87,12 @@ TEST_CASE("tensor-parallel ranks exchange what is simulated, in its order, and t
       const Schedule expanded = expand_bodies(told).schedule;
       const Schedule executed = tensor_schedule<double>(reference, name, 2, axes, by_tokens);
       const ExecutedSchedule run{executed};
-      for (int r = 0; r < told.ranks(); ++r) CHECK(messages(run.schedule(), Rank{r}) == messages(expanded, Rank{r}));
+      for (int r = 0; r < told.ranks(); ++r)
+        CHECK(messages(run.schedule(), Rank{r}, "tensor_parallel") == messages(expanded, Rank{r}, "tensor_parallel"));
 
       const Traffic traffic_told = traffic(expanded, support::cluster(told.ranks()));
       const auto once = train_steps<double>(reference, executed, axes, by_tokens, {});
-      for (const Payload payload : {Payload::activations, Payload::activation_gradients}) {
-        const auto p = static_cast<std::size_t>(payload);
-        std::int64_t sent = 0;
-        for (const SentBytes& rank : once.back().sent) sent += rank.by_payload[p];
-        CHECK(sent == traffic_told.payload_bytes[p][0] + traffic_told.payload_bytes[p][1]);
-      }
+      check_token_bytes(once.back(), traffic_told);
       const auto again = train_steps<double>(reference, executed, axes, by_tokens, {.seed = 7, .longest_microseconds = 20});
       for (std::size_t step = 0; step < once.size(); ++step) CHECK(again[step].losses == once[step].losses);
     }
