@@ -84,10 +84,11 @@ class ExpertPart {
   void compute(const LayerMatrices<const T>& w, const ExpertSaved<T>& x, T* work) const {
     for_each_block(x, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
       const T* const inputs = x.inputs + first * width_.hidden;
-      project(inputs, gate(w, e), x.gate + at(first), count, width_.hidden, width_.expert);
-      project(inputs, up(w, e), x.up + at(first), count, width_.hidden, width_.expert);
+      project(inputs, experts_.gate(w, e), x.gate + at(first), count, width_.hidden, width_.expert);
+      project(inputs, experts_.up(w, e), x.up + at(first), count, width_.hidden, width_.expert);
       swiglu(x.gate + at(first), x.up + at(first), x.sigmoid + at(first), x.product + at(first), at(count));
-      project(x.product + at(first), down(w, e), results(work) + first * width_.hidden, count, width_.expert, width_.hidden);
+      project(x.product + at(first), experts_.down(w, e), results(work) + first * width_.hidden, count, width_.expert,
+              width_.hidden);
     });
   }
   ExchangeArgs returned(const ExpertSaved<T>& x, T* work) const { return args(results(work), x.results, x.arrived, x.sent); }
@@ -120,11 +121,11 @@ class ExpertPart {
   void input_gradient(const LayerMatrices<const T>& w, const ExpertSaved<T>& x, T* work) const {
     T* const scratch = copies_gradient(work) + copies();  // [t, I]
     for_each_block(x, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-      project_back(x.given + first * width_.hidden, down(w, e), scratch, count, width_.expert, width_.hidden);
+      project_back(x.given + first * width_.hidden, experts_.down(w, e), scratch, count, width_.expert, width_.hidden);
       swiglu_backward(x.gate + at(first), x.up + at(first), x.sigmoid + at(first), scratch, at(count));
       T* const rows = results(work) + first * width_.hidden;
-      project_back(x.gate + at(first), gate(w, e), rows, count, width_.hidden, width_.expert);
-      project_back(x.up + at(first), up(w, e), rows, count, width_.hidden, width_.expert, T{1});
+      project_back(x.gate + at(first), experts_.gate(w, e), rows, count, width_.hidden, width_.expert);
+      project_back(x.up + at(first), experts_.up(w, e), rows, count, width_.hidden, width_.expert, T{1});
     });
   }
   ExchangeArgs gave_back(const ExpertSaved<T>& x, T* work) const {
@@ -143,9 +144,9 @@ class ExpertPart {
   void add_weight_gradients(const LayerMatrices<T>& g, const ExpertSaved<T>& x) const {
     for_each_block(x, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
       const T* const inputs = x.inputs + first * width_.hidden;
-      add_weight_gradient(x.gate + at(first), inputs, gate(g, e), count, width_.hidden, width_.expert);
-      add_weight_gradient(x.up + at(first), inputs, up(g, e), count, width_.hidden, width_.expert);
-      add_weight_gradient(x.given + first * width_.hidden, x.product + at(first), down(g, e), count, width_.expert,
+      add_weight_gradient(x.gate + at(first), inputs, experts_.gate(g, e), count, width_.hidden, width_.expert);
+      add_weight_gradient(x.up + at(first), inputs, experts_.up(g, e), count, width_.hidden, width_.expert);
+      add_weight_gradient(x.given + first * width_.hidden, x.product + at(first), experts_.down(g, e), count, width_.expert,
                           width_.hidden);
     });
   }
@@ -166,20 +167,6 @@ class ExpertPart {
   T* copies_gradient(T* work) const { return results(work) + rows_ * width_.hidden; }
   /// Numbers of that many rows of width I.
   std::int64_t at(std::int64_t rows) const { return rows * width_.expert; }
-
-  // Matrices of the rank's expert e: gate [I, H], down [H, I], up [I, H].
-  template <class P>
-  P* gate(const LayerMatrices<P>& m, std::int64_t e) const {
-    return m.experts + 3 * e * width_.expert * width_.hidden;
-  }
-  template <class P>
-  P* down(const LayerMatrices<P>& m, std::int64_t e) const {
-    return gate(m, e) + width_.expert * width_.hidden;
-  }
-  template <class P>
-  P* up(const LayerMatrices<P>& m, std::int64_t e) const {
-    return down(m, e) + width_.expert * width_.hidden;
-  }
 
   /// Calls `visit(row, token, index in [t, k])` for the copies.
   template <class Visit>

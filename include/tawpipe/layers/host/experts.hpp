@@ -153,8 +153,7 @@ class Experts {
     });
   }
 
- private:
-  // Matrices of expert e: gate [I, H], down [H, I], up [I, H].
+  // Matrices of expert e, of those that the rank holds: gate [I, H], down [H, I], up [I, H].
   template <class P>
   P* gate(const LayerMatrices<P>& m, std::int64_t e) const {
     return m.experts + 3 * e * width_.expert * width_.hidden;
@@ -167,6 +166,8 @@ class Experts {
   P* up(const LayerMatrices<P>& m, std::int64_t e) const {
     return down(m, e) + width_.expert * width_.hidden;
   }
+
+ private:
   /// Numbers of that many rows of width I.
   std::int64_t at(std::int64_t rows) const { return rows * width_.expert; }
   std::int64_t token(const Routing<T>& routing, std::int64_t row) const { return routing.pair[row] / width_.chosen; }
