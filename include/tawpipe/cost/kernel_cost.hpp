@@ -191,6 +191,16 @@ struct KernelCost {
     return found;
   }
 
+  /// DeviceCurves::speed, which is 1 in all generations: curves() looks a device up, which a path for each
+  /// message need not.
+  double speed() const {
+    double found = 1;
+    for (const auto& [member, value] : changes) {
+      if (member == &DeviceCurves::speed) found = value;
+    }
+    return found;
+  }
+
   Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
     const Task& task = schedule.task(id);
     const DeviceSpec& device = cluster.device(task.rank);
@@ -239,7 +249,7 @@ struct KernelCost {
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
     Path path = path_of(schedule, task, cluster);
-    const double speed = curves(cluster.device(task.rank)).speed;
+    const double speed = this->speed();
     if (speed == 1) return path;
     path.latency = seconds(to_seconds(path.latency) / speed);
     for (LinkLoad& load : path.loads) load.weight /= speed;

@@ -284,7 +284,7 @@ inline TrainingBound training_bound(const Problem& problem) {
       sequences * static_cast<double>(problem.sequence) * model.hidden * static_cast<double>(size_bytes(model.dtype)) * 2;
   cut.token_share = 1 / (1 + attention);
   const auto* const kernels = std::get_if<KernelCost>(&problem.cost);
-  const double speed = kernels != nullptr ? kernels->curves(cluster.device(Rank{0})).speed : 1;
+  const double speed = kernels != nullptr ? kernels->speed() : 1;
   const auto add = [&](std::string side, double part, double bandwidth) {
     if (all - part <= 0 || bandwidth <= 0) return;  // nothing on the other side
     BoundCut one = cut;

@@ -26,7 +26,7 @@ inline ErrorClass error_class(const Problem& problem, Software software) {
   const DeviceSpec& device = problem.cluster.device(Rank{0});
   if (kernels && has_own_curves(device)) found.generation = std::get<KernelCost>(problem.cost).curves(device).generation;
   found.others_curves = kernels && !has_own_curves(device);
-  found.measured_step = kernels && std::get<KernelCost>(problem.cost).curves(device).speed != 1;
+  found.measured_step = kernels && std::get<KernelCost>(problem.cost).speed() != 1;
   return found;
 }
 

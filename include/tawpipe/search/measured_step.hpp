@@ -27,8 +27,7 @@ inline double speed_of_step(const Problem& problem, Duration predicted, Duration
         "had them");
   }
   if (measured <= Duration{}) throw InputError("--step-time must be above 0: the time that one step was measured to take");
-  const double before = cost->curves(problem.cluster.device(Rank{0})).speed;
-  const double speed = before * (predicted / measured);
+  const double speed = cost->speed() * (predicted / measured);
   if (speed < 0.05 || speed > 10) {
     throw InputError(concat("a step of ", to_seconds(measured), " s is not one of this run, which is predicted to take ",
                             to_seconds(predicted), " s; give its model, batch and layout as they were"));
