@@ -10,6 +10,7 @@
 
 #include "tawpipe/analysis/device_memory.hpp"
 #include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/model/operator.hpp"
 #include "tawpipe/search/problem.hpp"
 #include "tawpipe/topology/devices.hpp"
@@ -20,11 +21,7 @@ namespace detail {
 
 inline constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
-/// Compute capability of the devices, 0: unknown or another vendor's.
-inline int capability_of(const Problem& problem) {
-  const KnownDevice* const known = find_device(problem.cluster.device(Rank{0}).name);
-  return known != nullptr ? known->sm : 0;
-}
+inline int capability_of(const Problem& problem) { return compute_capability(problem.cluster.device(Rank{0})); }
 
 /// Whether Transformer Engine runs the layers' products, under Megatron-LM.
 inline bool runs_transformer_engine(const Transformer& model) {

@@ -102,6 +102,9 @@ inline bool is_matched(const std::vector<PlanProbe>& probes, std::size_t which) 
 /// outlive it; may be shared between threads.
 class PlanProber {
  public:
+  /// Of a price, that take as long as a task of a bound, about.
+  static constexpr std::int64_t steps_of_task = 32;
+
   PlanProber(const PlanRequest& request, const Registry& registry, CollectiveTimes& known)
       : request_{request}, registry_{registry}, known_{known}, prices_{request, registry, known} {}
 
@@ -187,8 +190,7 @@ class PlanProber {
   const Registry& registry() const { return registry_; }
 
  private:
-  static constexpr int most = 4;                     ///< microbatches of a rank
-  static constexpr std::int64_t steps_of_task = 32;  ///< whose times take as long as a task of a bound, about
+  static constexpr int most = 4;  ///< microbatches of a rank
 
   /// Of many microbatches from those of one and of two for each rank; or of two and of four, where the
   /// schedule has not so few, or its steady state has not begun: each microbatch then takes less than the

@@ -85,8 +85,7 @@ class PlanSearch : PlanFamilies {
       for (const PlanGroup& group : slow_) cost += part * cost_of_bounds(group);
       return next_ >= order_.size() && static_cast<double>(spent_) + cost < static_cast<double>(request_.budget);
     };
-    constexpr double price_of_bound = 1.0 / 32;  // a price's steps take as long as so many of a bound's tasks, about
-    if (suffices(price_of_bound)) drop_by_prices();
+    if (suffices(1.0 / PlanProber::steps_of_task)) drop_by_prices();
     if (suffices(1)) {
       proves_ = true;
       order_.insert(order_.end(), slow_.begin(), slow_.end());
