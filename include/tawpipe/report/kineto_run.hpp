@@ -179,17 +179,20 @@ class KinetoJob {
   }
 
   /// If no known dependency explains an item's start, it is assumed to wait for the item that ended
-  /// just before it on another queue.
+  /// just before it on another queue. After a communication what woke late may start later, by a
+  /// small part of the gap, as for the host of a device (waited_for()).
   template <class Wait>
   static void infer(const std::vector<KinetoItem>& items, const std::vector<std::size_t>& by_end, std::size_t i, double floor,
                     double latency, Wait&& wait) {
     const KinetoItem& item = items[i];
     if (item.start - floor <= 2) return;
+    const double late = floor < 0 ? latency : std::max(latency, (item.start - floor) / 20);
     int tries = 8;
     for (auto at = by_end.rbegin(); at != by_end.rend() && tries > 0; ++at) {
       const KinetoItem& earlier = items[*at];
       if (earlier.end > item.start) continue;
-      if (earlier.end <= floor || item.start - earlier.end > latency) return;
+      const bool wakes = earlier.kind == TraceKind::communication;
+      if (earlier.end <= floor || item.start - earlier.end > (wakes ? late : latency)) return;
       --tries;
       if (earlier.queue == item.queue) continue;
       if (earlier.order >= 0 && item.order >= 0 && earlier.order > item.order) continue;

@@ -118,3 +118,20 @@ TEST_CASE("without a GPU the loader is found, too") {
   REQUIRE(tawpipe::host_causes(run).size() == 1);
   CHECK(run.names[static_cast<std::size_t>(tawpipe::host_causes(run)[0].name)] == "data loader");
 }
+
+TEST_CASE("without a GPU a thread that wakes late from a long communication waited for it") {
+  tawpipe::KinetoRunReader reader;
+  for (int rank = 0; rank < 2; ++rank) {
+    KinetoFile file{rank, 2};
+    const double own = rank == slow ? 600'000 : 10'000;
+    const double ends = 601'000;  // both wake 2 ms after it
+    file.event("cpu_op", "aten::mm", 100, 1, 0, own, "");
+    file.event("user_annotation", "gloo:all_reduce", 100, 2, own, ends - own, "");
+    file.event("cpu_op", "aten::add_", 100, 1, ends + 2000, 1000, "");
+    reader.add(file.text(), tawpipe::concat("rank", rank, ".json"));
+  }
+  const TracedRun run = reader.take();
+  const std::vector<double> excess = tawpipe::excess_of_ranks(run);
+  CHECK(excess[slow] == Approx(0.295).epsilon(0.01));
+  CHECK(excess[1 - slow] == Approx(-0.295).epsilon(0.01));
+}
