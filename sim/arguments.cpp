@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "output_file.hpp"
+#include "tawpipe/answers/read_text.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/search/job_fields.hpp"
@@ -27,7 +28,7 @@ struct ConfigLine {
 /// duplicate key.
 class ConfigReader {
  public:
-  explicit ConfigReader(const std::string& path) : path_{path}, text_{read_text(path, "configuration file", 1)} {}
+  explicit ConfigReader(const std::string& path) : path_{path}, text_{answers::read_text(path, "configuration file", 1)} {}
 
   std::vector<ConfigLine> read() {
     for (const std::string_view line : split(text_, '\n')) {

@@ -147,8 +147,8 @@ void add_flags_of(CLI::App& app, JobTexts& job, FieldTraits trait) {
   }
 }
 
-void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
-  app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules), or KEY=auto; may be repeated")
+void add_option_flag(CLI::App& app, JobQuestion& job, const std::string& whose) {
+  app.add_option("--option", job.options, "An option of " + whose + " (tawpipe list schedules), or KEY=auto; may be repeated")
       ->type_name("KEY=VALUE")
       ->group("Schedule")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

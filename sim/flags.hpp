@@ -89,7 +89,7 @@ void add_planned_flags(CLI::App& app, JobTexts& job);
 void add_bound_flags(CLI::App& app, JobTexts& job);
 /// The flags of noise, or of a whole training run.
 void add_flags_of(CLI::App& app, JobTexts& job, FieldTraits trait);
-void add_option_flag(CLI::App& app, Request& request, const std::string& whose);
+void add_option_flag(CLI::App& app, JobQuestion& job, const std::string& whose);
 void add_schedule_flags(CLI::App& app, Request& request);
 void add_config_flag(CLI::App& app);
 /// --help last of its group, repeated flags replace, and an example at the end.

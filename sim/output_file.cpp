@@ -15,7 +15,6 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/core/text_file.hpp"
 #include "tawpipe/training/folder_lock.hpp"
 
 namespace tawpipe::sim {
@@ -145,16 +144,6 @@ void check_outputs(std::initializer_list<OutputFlag> outputs) {
       }
     }
   }
-}
-
-std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes) {
-  // What is made of a text takes several times its size.
-  const auto quarter = static_cast<std::int64_t>(static_cast<double>(::sysconf(_SC_PHYS_PAGES)) / 4 *
-                                                 static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20));
-  if (quarter > 0) mebibytes = std::min(mebibytes, quarter);
-  if (path != "-") return read_text_file(path, kind, mebibytes);
-  if (auto text = read_stream(stdin, "standard input", mebibytes)) return *std::move(text);
-  throw InputError("standard input cannot be read");
 }
 
 void write_output(const std::string& path, std::string_view text) {

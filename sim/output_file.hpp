@@ -1,8 +1,7 @@
-// Whole files: one being written that is whole or absent, and one read.
+// A file being written that is whole or absent.
 // Not: their contents.
 #pragma once
 
-#include <cstdint>
 #include <cstdio>
 #include <initializer_list>
 #include <string>
@@ -43,12 +42,6 @@ using OutputFlag = std::pair<const char*, const std::string&>;
 bool any_standard_output(std::initializer_list<OutputFlag> outputs);
 /// @throws InputError  if two of them would write to the same file
 void check_outputs(std::initializer_list<OutputFlag> outputs);
-
-/// A whole file, without a byte order mark; "-" is standard input. @param kind  for messages:
-/// "schedule file"
-/// @throws InputError  if it cannot be read, or is larger than `mebibytes` or a quarter of this
-/// machine's memory
-std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes = 1024);
 
 /// Removes unfinished files, for a process that ends without its destructors. Safe in a signal's
 /// handler.

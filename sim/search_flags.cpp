@@ -58,7 +58,7 @@ Command add_sweep(CLI::App& parent) {
 
 Command add_plan(CLI::App& parent) {
   const auto flags = std::make_shared<PlanFlags>();
-  Request& request = flags->base;
+  JobQuestion& job = flags->job;
   CLI::App* app = add_command(parent, "plan", "How to train: the fastest layout, schedule and options, with a proof");
   app->add_option("--schedules", flags->schedules,
                   "Which may be chosen, comma-separated, each with options if wanted (default: all but zb-auto,\n"
@@ -66,11 +66,11 @@ Command add_plan(CLI::App& parent) {
       ->type_name("NAMES")
       ->group("Schedule")
       ->delimiter(',');
-  add_option_flag(*app, request, "every schedule that has it");
-  add_planned_flags(*app, request);
+  add_option_flag(*app, job, "every schedule that has it");
+  add_planned_flags(*app, job);
   app->get_option("--gemm-format")->type_name("FORMATS");
   app->add_flag_callback(
-         "--no-offload", [&request] { request.set("offload", "off"); }, "Nothing lies in host memory: --offload off")
+         "--no-offload", [&job] { job.set("offload", "off"); }, "Nothing lies in host memory: --offload off")
       ->group("Problem")
       ->excludes("--offload");
   add_tokens(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "Problem");
@@ -110,7 +110,7 @@ Command add_plan(CLI::App& parent) {
            "A step of what --today runs, as measured, such as 9.1s: what plans take follows from it (a log says its own)", "TIME",
            "Problem");
   app->get_option("--step-time")->needs("--today");
-  add_flags_of(*app, request, of_run);
+  add_flags_of(*app, job, of_run);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
   add_text(*app, "--emit", flags->emit,
            "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed", "FRAMEWORK",
@@ -119,8 +119,8 @@ Command add_plan(CLI::App& parent) {
   add_count(*app, "--seconds", flags->seconds, "The same by the clock (default none); the answer says where it ended the search",
             "SECONDS", "Other");
   add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
-  add_json_flag(*app, request.json, "the plans, best first,");
-  add_report_flag(*app, request.report, "the plans, their timelines and what was searched");
+  add_json_flag(*app, flags->json, "the plans, best first,");
+  add_report_flag(*app, flags->report, "the plans, their timelines and what was searched");
   add_config_flag(*app);
   finish(*app,
          "Ctrl-C shows the best so far.\n\n"
@@ -138,9 +138,9 @@ Command add_plan(CLI::App& parent) {
 Command add_bound(CLI::App& parent) {
   const auto flags = std::make_shared<PlanFlags>();
   CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
-  add_bound_flags(*app, flags->base);
+  add_bound_flags(*app, flags->job);
   add_tokens(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "Problem");
-  add_json_flag(*app, flags->base.json, "the bound with what it follows from");
+  add_json_flag(*app, flags->json, "the bound with what it follows from");
   add_config_flag(*app);
   finish(*app, "Example:\n  tawpipe bound --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
   return {app, [flags] { return run_bound(*flags); }};

@@ -17,16 +17,16 @@
 #include <utility>
 #include <vector>
 
-#include "commands/bound.hpp"
 #include "commands/entries.hpp"
 #include "commands/exchange.hpp"
-#include "commands/interval.hpp"
 #include "commands/list.hpp"
-#include "commands/plan_answer.hpp"
-#include "commands/run_cost.hpp"
 #include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
+#include "tawpipe/answers/bound_answer.hpp"
+#include "tawpipe/answers/interval.hpp"
+#include "tawpipe/answers/plan_answer.hpp"
+#include "tawpipe/answers/run_answer.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/frameworks/setting.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
@@ -58,14 +58,14 @@ struct Simulated : Prediction {
   nlohmann::ordered_json more;
 
   /// @param error  of its time; none: it is not known
-  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const sim::Request& request,
+  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const answers::JobQuestion& request,
             const std::optional<RunsWithError>& error)
       : Prediction{std::move(prediction)} {
-    sim::add_cost(more, problem);
-    if (sim::wants_run(request)) more["run"] = sim::run_json(sim::answer_run(request, problem, summary));
-    sim::add_gap(more, summary.makespan, bound);
-    if (error) sim::add_interval(more, summary.makespan, *error);
-    if (!request.step_time.empty()) sim::add_measured_step(more, sim::measured_step(request, problem, summary.makespan));
+    answers::add_cost(more, problem);
+    if (answers::wants_run(request)) more["run"] = answers::run_json(answers::answer_run(request, problem, summary));
+    answers::add_gap(more, summary.makespan, bound);
+    if (error) answers::add_interval(more, summary.makespan, *error);
+    if (!request.step_time.empty()) answers::add_measured_step(more, answers::measured_step(request, problem, summary.makespan));
   }
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json all = to_json(summary);
@@ -74,16 +74,16 @@ struct Simulated : Prediction {
   }
 };
 
-Simulated simulate(const sim::Request& request) {
+Simulated simulate(const answers::JobQuestion& request) {
   const SignalsEndComputations watched{false};
-  Problem problem = sim::resolve(request, false);
-  problem.schedules = {sim::named_schedule(request)};
+  Problem problem = answers::resolve(request, false);
+  problem.schedules = {answers::named_schedule(request)};
   Prediction found = sim::predict(problem);
-  const auto error = sim::error_of_problem(problem, found.summary, problem.schedules.front(), problem.recompute);
-  return {std::move(found), problem, sim::bound_of(problem), request, error};
+  const auto error = answers::error_of_problem(problem, found.summary, problem.schedules.front(), problem.recompute);
+  return {std::move(found), problem, answers::bound_of(problem), request, error};
 }
 
-Simulated simulate_given(const sim::Request& request, const Schedule& schedule) {
+Simulated simulate_given(const answers::JobQuestion& request, const Schedule& schedule) {
   sim::require_runnable(schedule);
   sim::ScheduleFile file{
       .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
@@ -100,62 +100,62 @@ struct Comparison {
   std::vector<std::string> labels;
 };
 
-Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
+Comparison compare(const answers::JobQuestion& request, const std::vector<std::string>& schedules, bool baselines) {
   const SignalsEndComputations watched{false};
   std::vector<ScheduleChoice> all = sim::compared_entries(request, schedules, !baselines);
-  Problem problem = sim::resolve(request, true, nullptr, baselines ? "full" : "auto");
+  Problem problem = answers::resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
   std::vector<Chosen> results;
   const std::vector<Problem> problems = sim::compared_problems(problem, all, baselines);
   for (std::size_t i = 0; i < all.size(); ++i) results.push_back(sim::choose(problems[i], all[i]));
-  Comparison found{.problem = sim::describe(problem),
+  Comparison found{.problem = answers::describe(problem),
                    .table = comparison_table(results, problem.recomputes.size() > 1),
                    .results = {},
                    .labels = {}};
-  const std::optional<double> bound = sim::bound_of(problem);
+  const std::optional<double> bound = answers::bound_of(problem);
   for (const std::size_t i : comparison_order(results)) {
-    found.results.push_back(sim::compared_json(problem, results[i], bound));
-    found.labels.push_back(sim::entry_label(results[i].choice));
+    found.results.push_back(answers::compared_json(problem, results[i], bound));
+    found.labels.push_back(answers::entry_label(results[i].choice));
   }
   return found;
 }
 
-/// The names of values, for the commands that are shown.
-sim::PlanFlags named(sim::PlanFlags flags) {
-  sim::Request& base = flags.base;
-  if (!base.has("cluster") && base.cluster_value) base.set("cluster", base.cluster_value->name());
-  if (!base.has("model") && base.model_value) base.set("model", base.model_value->name);
-  return flags;
+/// The question with the names of values, for the commands that are shown.
+answers::PlanQuestion named(answers::PlanQuestion question) {
+  answers::JobQuestion& job = question.job;
+  if (!job.has("cluster") && job.cluster_value) job.set("cluster", job.cluster_value->name());
+  if (!job.has("model") && job.model_value) job.set("model", job.model_value->name);
+  return question;
 }
 
-/// The answer's JSON, its text, and why there is no plan. Ctrl-C ends the search with the best so
+/// The answer's JSON, as the command writes it, its text, and why there is no plan. Ctrl-C ends the search with the best so
 /// far.
-nb::tuple planned(const sim::PlanFlags& given) {
-  nlohmann::ordered_json json;
+nb::tuple planned(const answers::PlanQuestion& given) {
+  std::string json;
   std::string text;
   std::string complaint;
   try {
     const nb::gil_scoped_release released;
     const SignalsEndComputations watched{true};
-    const sim::PlanAnswer answer = sim::answer_plan(
-        named(given), [&](const PlanProgress&, const sim::Planned&, std::string_view) { return !watched(); });
-    json = answer.json();
-    text = answer.text({});
-    complaint = answer.complaint();
+    const answers::PlanAnswer found = answers::answer(
+        named(given), [&](const PlanProgress&, const answers::Planned&, std::string_view) { return !watched(); });
+    json = to_json(found).dump(2) + "\n";
+    text = to_text(found, {});
+    complaint = found.complaint();
   } catch (const Stopped&) {  // before there was anything to search
     PyErr_SetNone(PyExc_KeyboardInterrupt);
     throw nb::python_error();
   }
-  return nb::make_tuple(to_python(json), text, complaint);
+  return nb::make_tuple(json, text, complaint);
 }
 
-nb::tuple bounded(const sim::PlanFlags& given) {
-  sim::BoundAnswer answer;
+nb::tuple bounded(const answers::PlanQuestion& given) {
+  answers::BoundAnswer found;
   {
     const nb::gil_scoped_release released;
-    answer = sim::answer_bound(named(given), {});
+    found = answers::answer_bound(named(given), {});
   }
-  return nb::make_tuple(to_python(answer.json), answer.text, answer.complaint);
+  return nb::make_tuple(to_python(found.json), found.text, found.complaint);
 }
 
 OrderReport prove_order(const std::string& path, const std::string& semantics, const std::string& communicators) {
@@ -169,31 +169,31 @@ OrderReport prove_order(const std::string& path, const std::string& semantics, c
 std::pair<FlightDiagnosis, std::size_t> diagnosed(const std::vector<std::string>& paths) {
   FlightRecorderReader reader;
   const auto files = dump_files(paths);
-  for (const auto& [rank, path] : files) reader.add(rank, sim::read_text(path, "dump"), one_line(path));
+  for (const auto& [rank, path] : files) reader.add(rank, answers::read_text(path, "dump"), one_line(path));
   return {diagnose(reader.take()), files.size()};
 }
 
 void bind_plan(nb::module_& module) {
-  nb::class_<sim::PlanFlags>(module, "PlanFlags")
+  nb::class_<answers::PlanQuestion>(module, "PlanQuestion")
       .def(nb::init<>())
-      .def_rw("base", &sim::PlanFlags::base)
-      .def_rw("pipeline_parallel", &sim::PlanFlags::pipeline)
-      .def_rw("tokens", &sim::PlanFlags::tokens)
-      .def_rw("schedules", &sim::PlanFlags::schedules)
-      .def_rw("top", &sim::PlanFlags::top)
-      .def_rw("budget", &sim::PlanFlags::budget)
-      .def_rw("seconds", &sim::PlanFlags::seconds)
-      .def_rw("threads", &sim::PlanFlags::threads)
-      .def_rw("what_if", &sim::PlanFlags::what_if)
-      .def_rw("today", &sim::PlanFlags::today)
-      .def_rw("args", &sim::PlanFlags::args)
-      .def_rw("env", &sim::PlanFlags::env)
-      .def_rw("strict", &sim::PlanFlags::strict)
-      .def_rw("vocab_size", &sim::PlanFlags::vocab_size)
-      .def_rw("step_time", &sim::PlanFlags::step_time)
-      .def_rw("emit", &sim::PlanFlags::emit);
-  module.def("plan", &planned, "flags"_a);
-  module.def("bound", &bounded, "flags"_a);
+      .def_rw("job", &answers::PlanQuestion::job)
+      .def_rw("pipeline_parallel", &answers::PlanQuestion::pipeline)
+      .def_rw("tokens", &answers::PlanQuestion::tokens)
+      .def_rw("schedules", &answers::PlanQuestion::schedules)
+      .def_rw("top", &answers::PlanQuestion::top)
+      .def_rw("budget", &answers::PlanQuestion::budget)
+      .def_rw("seconds", &answers::PlanQuestion::seconds)
+      .def_rw("threads", &answers::PlanQuestion::threads)
+      .def_rw("what_if", &answers::PlanQuestion::what_if)
+      .def_rw("today", &answers::PlanQuestion::today)
+      .def_rw("args", &answers::PlanQuestion::args)
+      .def_rw("env", &answers::PlanQuestion::env)
+      .def_rw("strict", &answers::PlanQuestion::strict)
+      .def_rw("vocab_size", &answers::PlanQuestion::vocab_size)
+      .def_rw("step_time", &answers::PlanQuestion::step_time)
+      .def_rw("emit", &answers::PlanQuestion::emit);
+  module.def("plan", &planned, "question"_a);
+  module.def("bound", &bounded, "question"_a);
 }
 
 void bind_answers(nb::module_& module) {
@@ -250,7 +250,7 @@ void bind_answers(nb::module_& module) {
       "paths"_a);
   module.def(
       "read_schedule",
-      [](const std::string& path) { return parse_schedule_json(sim::read_text(path, "schedule file"), one_line(path)); },
+      [](const std::string& path) { return parse_schedule_json(answers::read_text(path, "schedule file"), one_line(path)); },
       "path"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "list", [](const std::string& what) { return to_python(sim::list_json(what)); }, "what"_a);

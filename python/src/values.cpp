@@ -20,7 +20,7 @@
 
 #include "commands/exchange.hpp"
 #include "convert.hpp"
-#include "request.hpp"
+#include "tawpipe/answers/job_question.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/report/findings_json.hpp"
@@ -120,22 +120,22 @@ void bind_problem(nb::module_& module) {
       .def_ro("notes", &Transformer::notes, "What was assumed or left out when it was read.")
       .def_prop_ro("parameters", &Transformer::parameters, "A tied matrix counts once.");
 
-  nb::class_<sim::Request>(module, "Request")
+  nb::class_<answers::JobQuestion>(module, "JobQuestion")
       .def(nb::init<>())
-      .def_rw("cluster_value", &sim::Request::cluster_value)
-      .def_rw("model_value", &sim::Request::model_value)
-      .def_rw("schedule", &sim::Request::schedule)
-      .def_rw("options", &sim::Request::options)
-      .def_rw("fold", &sim::Request::fold)
-      .def_rw("step_time", &sim::Request::step_time)
+      .def_rw("cluster_value", &answers::JobQuestion::cluster_value)
+      .def_rw("model_value", &answers::JobQuestion::model_value)
+      .def_rw("schedule", &answers::JobQuestion::schedule)
+      .def_rw("options", &answers::JobQuestion::options)
+      .def_rw("fold", &answers::JobQuestion::fold)
+      .def_rw("step_time", &answers::JobQuestion::step_time)
       .def(
           "set",
-          [](sim::Request& request, const std::string& name, const std::string& text) {
+          [](answers::JobQuestion& job, const std::string& name, const std::string& text) {
             const JobField* const found = find_job_field(name);
             if (found == nullptr) throw InputError(concat("no field of a job is called ", quote(name)));
             const JobField& field = *found;
             check_number(field, field.kind == FieldKind::tokens ? plain_tokens(text) : text, name);
-            request.set(field.name, text);
+            job.set(field.name, text);
           },
           "field"_a, "text"_a, "Sets a field of a job (fields()) to a text, as its flag does. Raises InputError.");
   module.def("fields", [] {

@@ -94,11 +94,12 @@ class Comparison(Table):
 class Plans(Table):
     """Ways to train, the fastest first: a dict for each with the keys of `plans` in `tawpipe plan --json` (docs/output.md)."""
 
-    def __init__(self, answer: dict, text: str, complaint: str):
-        super().__init__(answer["plans"], ["schedule", "axes", "microbatch_size", "recompute", "makespan_s",
-                                           "tokens_per_device_per_second", "mfu"])
-        self.answer: dict = answer
+    def __init__(self, answer: str, text: str, complaint: str):
+        self._json = answer
+        self.answer: dict = json.loads(answer)
         """All keys of `tawpipe plan --json`."""
+        super().__init__(self.answer["plans"], ["schedule", "axes", "microbatch_size", "recompute", "makespan_s",
+                                           "tokens_per_device_per_second", "mfu"])
         self.complaint: str = complaint
         """Why there is no plan; empty where there is one."""
         self._text = text
@@ -132,6 +133,10 @@ class Plans(Table):
     def settings(self) -> str | None:
         """The settings of the best plan that the framework of `emit` can run."""
         return self.answer["emitted"]["text"] if "emitted" in self.answer else None
+
+    def to_json(self) -> str:
+        """What `tawpipe plan --json` writes, byte for byte."""
+        return self._json
 
     def __str__(self) -> str:
         return self._text if self else self._text + self.complaint
@@ -341,17 +346,17 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 
     Raises:
         InputError: For anything missing or impossible.
     """
-    flags = _core.PlanFlags()
-    flags.base = _request("plan", cluster, model, options, fields, run)
-    flags.schedules = _names("schedules", schedules)
-    flags.what_if = _names("what_if", what_if)
-    flags.args = _names("args", args)
-    flags.env = [f"{name}={value}" for name, value in (env or {}).items()]
-    flags.strict = bool(strict)
-    _put(flags, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
+    question = _core.PlanQuestion()
+    question.job = _request("plan", cluster, model, options, fields, run)
+    question.schedules = _names("schedules", schedules)
+    question.what_if = _names("what_if", what_if)
+    question.args = _names("args", args)
+    question.env = [f"{name}={value}" for name, value in (env or {}).items()]
+    question.strict = bool(strict)
+    _put(question, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
          seconds=seconds, threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size,
          step_time=step_time)
-    return Plans(*_core.plan(flags))
+    return Plans(*_core.plan(question))
 
 
 def bound(*, cluster: ClusterLike, model: ModelLike, tokens: int = 0, **fields: Field) -> Bound:
@@ -364,10 +369,10 @@ def bound(*, cluster: ClusterLike, model: ModelLike, tokens: int = 0, **fields: 
     Raises:
         InputError: For anything missing or impossible.
     """
-    flags = _core.PlanFlags()
-    flags.base = _request("bound", cluster, model, None, fields)
-    _put(flags, tokens=tokens)
-    answer, text, complaint = _core.bound(flags)
+    question = _core.PlanQuestion()
+    question.job = _request("bound", cluster, model, None, fields)
+    _put(question, tokens=tokens)
+    answer, text, complaint = _core.bound(question)
     return Bound(answer, text + complaint)
 
 
@@ -470,7 +475,7 @@ _BY_CALL = {call: [name for name, row in _FIELDS.items()
             for call in ("compare", "sweep", "simulate", "plan", "bound")}
 
 
-def _request(call, given_cluster, given_model, options, fields, run=None) -> _core.Request:
+def _request(call, given_cluster, given_model, options, fields, run=None) -> _core.JobQuestion:
     of_run = [name for name, row in _FIELDS.items() if row["group"] == "Training run"]
     for name in run or ():
         if name not in of_run:
@@ -479,10 +484,13 @@ def _request(call, given_cluster, given_model, options, fields, run=None) -> _co
     for name in fields:
         if name not in _BY_CALL[call]:
             raise TypeError(f"unexpected argument {name!r}; fields of the job are {', '.join(_BY_CALL[call])}")
-    request = _core.Request()
+    request = _core.JobQuestion()
     where = {name: fields[name] or "" for name in ("device", "inter_node") if name in fields}
     request.cluster_value = cluster(given_cluster, **where)
     request.model_value = model(given_model) if given_model is not None else None
+    for name, text in {"cluster": given_cluster, "model": given_model, **where}.items():
+        if text and isinstance(text, (str, os.PathLike)):
+            request.set(name, os.fspath(text))  # for the commands that are shown
     if not isinstance(options, (Mapping, type(None))):
         raise _wrong("options", "a dict", options)
     request.options = [f"{key}={_option(value)}" for key, value in (options or {}).items()]

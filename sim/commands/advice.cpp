@@ -10,15 +10,6 @@
 
 namespace tawpipe::sim {
 
-std::string shell_word(const std::string& word) {
-  const bool plain =
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:.,+/%") == std::string::npos;
-  if (plain && !word.empty()) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string{"'\\''"} : std::string{c};
-  return text + "'";
-}
-
 FlagChanges changes_for(const Problem& asked, const FittingLayout& fitting) {
   FlagChanges changes;
   const auto change_if = [&](bool differs, const char* flag, std::string value) {

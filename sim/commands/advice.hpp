@@ -10,9 +10,6 @@
 
 namespace tawpipe::sim {
 
-/// The word, quoted for a shell.
-std::string shell_word(const std::string& word);
-
 /// Flags and their new values, in the order in which they are reported; "" removes the flag.
 using FlagChanges = std::vector<std::pair<std::string, std::string>>;
 

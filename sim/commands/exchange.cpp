@@ -133,7 +133,7 @@ namespace {
 
 /// @throws InputError  for a flag that says something else than the file's own work, on which all
 /// times and memory depend
-void check_known_work(const Request& given, const Workload& known, const std::string& source) {
+void check_known_work(const JobQuestion& given, const Workload& known, const std::string& source) {
   const auto agree = [&](const char* flag, bool differs, const auto& said) {
     if (differs) throw InputError(concat(flag, " is not what ", source, " says, ", said, "; leave out ", flag));
   };
@@ -152,7 +152,7 @@ void check_known_work(const Request& given, const Workload& known, const std::st
   agree_number("microbatches", known.microbatches());
   agree_number("microbatch", batch.microbatch_size);
   const std::string recompute = given.text("recompute");
-  agree("--recompute", recompute != "" && recompute != "auto" && parse_recompute_flag(recompute).policy != known.recompute(),
+  agree("--recompute", recompute != "" && recompute != "auto" && parse_recompute_text(recompute).policy != known.recompute(),
         name(known.recompute()));
   const std::string_view products = name(own ? own->products : ProductFormat::bits16);
   agree("--gemm-format", given.has("gemm-format") && given.text("gemm-format") != products, products);
@@ -165,9 +165,9 @@ FileProblem load_schedule_file(const Request& given) {
   return load_schedule_file(given, read_schedule_file(given.schedule_file, given.comm_groups));
 }
 
-FileProblem load_schedule_file(const Request& given, ScheduleFile file) {
+FileProblem load_schedule_file(const JobQuestion& given, ScheduleFile file) {
   require_schedule(file);
-  Request request = given;
+  JobQuestion request = given;
   std::vector<Duration> times;
   if (file.trace) {
     ImportedTrace trace = import_chakra(*file.trace);

@@ -65,7 +65,7 @@ struct FileProblem {
   std::vector<Duration> times;  ///< of a trace's computations, for known_times.hpp; empty: unknown
 };
 FileProblem load_schedule_file(const Request& request);
-FileProblem load_schedule_file(const Request& request, ScheduleFile file);
+FileProblem load_schedule_file(const JobQuestion& job, ScheduleFile file);
 
 /// @throws ScheduleError  naming the first finding, if the schedule cannot be simulated. Validation
 /// finds all errors.

@@ -1,9 +1,4 @@
 // `tawpipe plan`: how to train, the fastest way first, with the command that simulates it.
-#include "plan.hpp"
-#include "../complain.hpp"
-#include "../interrupt.hpp"
-#include "../terminal_text.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,9 +14,15 @@
 #include <thread>
 #include <utility>
 
-#include "nodes.hpp"
+#include "../complain.hpp"
+#include "../interrupt.hpp"
+#include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "output.hpp"
-#include "plan_answer.hpp"
+#include "plan.hpp"
+#include "plan_page.hpp"
+#include "tawpipe/answers/nodes.hpp"
+#include "tawpipe/answers/plan_answer.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/progress.hpp"
@@ -78,7 +79,7 @@ class PlanDisplay {
     if (now.best != nullptr) progress_->note(concat("best ", format_duration(now.best->summary.makespan, 4)));
     progress_->advance(now.done - progress_->done());
     if (now.best != nullptr && (!best_ || now.best->summary.makespan < best_->best().makespan)) {
-      best_ = Planned{asked.flags, asked.request, {}, asked.bound_s};
+      best_ = Planned{asked.question, asked.request, {}, asked.bound_s};
       best_->result.plans = {*now.best};
       best_->result.bound = std::min(now.best->summary.makespan, seconds(asked.bound_s));
       best_->result.stopped = has_best_ = true;
@@ -166,11 +167,11 @@ std::vector<PlanFlags> flags_of_devices(const PlanFlags& flags) {
   std::vector<PlanFlags> all;
   for (const int devices : devices_of(flags, node)) {
     all.push_back(flags);
-    all.back().base.set("cluster", with_nodes(flags.base.text("cluster"), devices / node));
+    all.back().job.set("cluster", with_nodes(flags.job.text("cluster"), devices / node));
     all.back().top = 1;
-    for (const std::string_view format : split(flags.base.text("gemm-format"), ',')) {
+    for (const std::string_view format : split(flags.job.text("gemm-format"), ',')) {
       PlanFlags one = all.back();
-      one.base.set("gemm-format", std::string{format});
+      one.job.set("gemm-format", std::string{format});
       resolve_plan(one);
     }
   }
@@ -200,7 +201,7 @@ int tell_devices(const PlanFlags& flags, const std::vector<Planned>& all, std::o
     (*file)(json.dump(2) + "\n");
     file->finish();
   }
-  if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
+  if (!any_standard_output({{"--json", flags.json}, {"--report", flags.report}})) {
     print(devices_table(all, terminal_style()));
   }
   if (all.back().result.stopped) std::fputs("tawpipe: the search was stopped; what is shown is the best so far\n", stderr);
@@ -211,11 +212,11 @@ int tell_devices(const PlanFlags& flags, const std::vector<Planned>& all, std::o
 int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<OutputFile>& file, ReportFile& report,
                 bool draws) {
   if (file) {
-    (*file)(answer.json().dump(2) + "\n");
+    (*file)(to_json(answer).dump(2) + "\n");
     file->finish();
   }
-  if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
-    const std::string text = answer.text(terminal_style());
+  if (!any_standard_output({{"--json", flags.json}, {"--report", flags.report}})) {
+    const std::string text = to_text(answer, terminal_style());
     answer.emitted ? write_output("-", text) : print(text);  // settings are for another program
   }
   const bool found = answer.complaint().empty();
@@ -225,7 +226,7 @@ int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<
   if (report) {
     const Today* const today = answer.today ? &*answer.today : nullptr;
     write_plan_page(
-        report, {answer.planned}, answer.json(),
+        report, {answer.planned}, to_json(answer),
         found ? verdict_text(answer.planned, answer.planned.verdict(), today) : concat("No plan: ", answer.complaint()), draws);
   }
   return found ? ok : findings;
@@ -241,16 +242,16 @@ int run_plan(const PlanFlags& flags) {
   if (several && !flags.what_if.empty()) {
     throw InputError("--what-if nodes=N is of more nodes too; leave out --devices");
   }
-  check_outputs({{"--json", flags.base.json}, {"--report", flags.base.report}});
+  check_outputs({{"--json", flags.json}, {"--report", flags.report}});
   std::optional<OutputFile> file;
-  if (!flags.base.json.empty()) file.emplace(flags.base.json);
-  ReportFile report{flags.base.report};
+  if (!flags.json.empty()) file.emplace(flags.json);
+  ReportFile report{flags.report};
   const InterruptEndsSearch interrupt;
   PlanDisplay display;
   std::optional<PlanAnswer> answer;
   const bool ended = display.run([&] {
     if (!several) {
-      answer.emplace(answer_plan(flags, std::ref(display)));
+      answer.emplace(answers::answer(flags, std::ref(display)));
       return;
     }
     for (const PlanFlags& one : flags_of_devices(flags)) {

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan_report.hpp"
+#include "../request.hpp"
+#include "plan_page.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/frameworks/frameworks.hpp"
 #include "tawpipe/frameworks/written_job.hpp"
@@ -103,7 +104,7 @@ void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann
   if (!draws) page.notes.emplace_back("The search was stopped: no timeline is drawn; the plans' commands with --report do.");
   for (const Planned& planned : all) {
     if (!draws) break;
-    const std::size_t shown = std::min(planned.result.plans.size(), static_cast<std::size_t>(planned.flags.top));
+    const std::size_t shown = std::min(planned.result.plans.size(), static_cast<std::size_t>(planned.question.top));
     const std::size_t use = shown > 0 && all.size() == 1 ? planned.verdict().use : 0;
     if (use > 0) draw(planned, planned.result.plans[use]);
     for (std::size_t i = 0; i < std::min(shown, max_drawn); ++i) {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "nodes.hpp"
 #include "sweep_chart.hpp"
+#include "tawpipe/answers/nodes.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/models.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "output_file.hpp"
+#include "tawpipe/answers/read_text.hpp"
 #include "tawpipe/core/csv.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
@@ -122,7 +122,7 @@ void carry_flags(std::vector<TruthRow>& rows) {
 }  // namespace
 
 std::vector<TruthRow> read_truth_rows(const std::string& file) {
-  const CsvTable table{one_line(file), read_text(file, "table of measurements"), "step_time_s"};
+  const CsvTable table{one_line(file), answers::read_text(file, "table of measurements"), "step_time_s"};
   std::vector<TruthRow> rows;
   for (std::size_t r = 0; r < table.rows(); ++r) {
     const Cells cells{table, r};
@@ -176,7 +176,7 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
 }
 
 std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
-  const CsvTable table{one_line(file), read_text(file, "file of measurements"), "iteration time (ms)"};
+  const CsvTable table{one_line(file), answers::read_text(file, "file of measurements"), "iteration time (ms)"};
   std::vector<TruthRow> rows;
   for (std::size_t r = 0; r < table.rows(); ++r) {
     const Cells cells{table, r};

@@ -22,7 +22,7 @@ struct JobField;
 struct FieldValue {
   std::vector<std::string> words = {};  ///< the values, as far as they can be listed
   std::string_view what = {};           ///< the value in words, for messages
-  /// Null: what it says depends on other fields or on files (sim/request.cpp). @pre the problem has a model, if of_model
+  /// Null: what it says depends on other fields or on files (answers/job_question.hpp). @pre the problem has a model, if of_model
   /// @throws InputError  naming the field, or what is not known
   void (*read)(const JobField& field, const std::string& text, Problem& problem) = nullptr;
   /// Null: as it was given.
