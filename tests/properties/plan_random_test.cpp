@@ -81,7 +81,8 @@ Drawn draw(const PlanRequest& request, int wanted, bool shown) {
   const std::vector<ScheduleChoice> choices = planned_schedules(shipped());
   LayoutBounds bounds{request};
   detail::CollectiveTimes known;
-  const detail::PlanProber prober{request, shipped(), known};
+  detail::PipelineCache cache;
+  const detail::PlanProber prober{request, shipped(), known, cache};
   Drawn drawn;
   int next_shown = 0;
   while (drawn.fitting < wanted && drawn.tried < 400 * wanted) {

@@ -19,36 +19,12 @@
 #include <vector>
 
 #include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/search/layout_times.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/plan_space.hpp"
 #include "tawpipe/search/sharing.hpp"
 
 namespace tawpipe::inline v0 {
-
-/// Times of a model's layers by how a layout's ranks share them. Searches may share these, if their problems have the
-/// same cluster, model, sequence, batch, cost, exchanges and dispatch.
-class LayoutTimes {
-  friend class LayoutBounds;
-
-  /// Picoseconds of the whole model and one microbatch on one rank of those that share it; of the
-  /// update of its part.
-  struct Times {
-    double forward = 0;
-    double backward = 0;
-    double input = 0;   ///< of the backward, the gradients of inputs
-    double shared = 0;  ///< forward and backward including waits between ranks that share layers
-    double update = 0;
-    /// bytes that it keeps for the microbatch, if all layers may be computed again
-    double saved = 0;
-    double kept = 0;  ///< if those that may not be are not
-  };
-
-  /// What the times follow from.
-  using Key =
-      std::tuple<int, int, int, bool, ContextExchange, int, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>;
-
-  std::map<Key, Times> known_;
-};
 
 /// Bounds of a request's layouts. Times of the whole model are computed once for each way of
 /// sharing it.

@@ -96,7 +96,7 @@ class LeastTimes {
     const auto find = [&] { return alone_time(cost_.path(schedule_, task, cluster_), task.bytes, cluster_); };
     const bool symmetric = is_collective(task.op) && !is_all_pairs(task.op) && !is_rooted(task.op);
     std::int64_t time = 0;
-    if (known_ == nullptr || !symmetric || !cluster_.fabric().links.empty() || schedule_.group(task.group).size() < 16) {
+    if (known_ == nullptr || !symmetric || !cluster_.fabric().links.empty() || schedule_.group(task.group).size() < 4) {
       time = find();
     } else {
       std::vector<std::int32_t> key;

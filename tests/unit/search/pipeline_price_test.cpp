@@ -32,6 +32,7 @@ struct Space {
   std::vector<PlanLayout> layouts;
   std::vector<ScheduleChoice> choices;
   detail::CollectiveTimes known = {};
+  detail::PipelineCache cache = {};
 
   explicit Space(PlanRequest asked) : request{std::move(asked)}, layouts{planned_layouts(request)} {
     for (const ScheduleChoice& choice : planned_schedules(shipped())) {
@@ -76,7 +77,7 @@ struct Errors {
 void add_errors(Errors& errors, const PlanRequest& request, int draws) {
   support::Random random{7};
   Space space{request};
-  detail::PipelinePrices prices{space.request, shipped(), space.known};
+  detail::PipelinePrices prices{space.request, shipped(), space.known, space.cache};
   for (int draw = 0; draw < draws; ++draw) {
     const std::optional<Drawn> one = space.draw(random, prices);
     if (!one) continue;
@@ -136,8 +137,8 @@ TEST_CASE("with states in host memory a price is nearly as good, with activation
 
 TEST_CASE("prices of few microbatches tell those of many") {
   Space space{request_of("dgx-h100*4", "llama-2-13b", 4096, 2048, true)};
-  const detail::PlanProber prober{space.request, shipped(), space.known};
-  detail::PipelinePrices prices{space.request, shipped(), space.known};
+  const detail::PlanProber prober{space.request, shipped(), space.known, space.cache};
+  detail::PipelinePrices prices{space.request, shipped(), space.known, space.cache};
   const PlanLayout layout{.mesh = Mesh{.tensor = 2, .data = 2}.over(32), .recompute = Recompute::selective};
   for (const char* schedule : {"1f1b", "interleaved-1f1b", "zb-v", "v-half", "v-min", "zb-h1", "dualpipe", "gpipe"}) {
     const std::string name = schedule;
@@ -150,7 +151,7 @@ TEST_CASE("prices of few microbatches tell those of many") {
 
 TEST_CASE("only what an outline tells has a price") {
   Space space{request_of("dgx-h100*4", "llama-2-13b", 4096, 64, true)};
-  const detail::PipelinePrices prices{space.request, shipped(), space.known};
+  const detail::PipelinePrices prices{space.request, shipped(), space.known, space.cache};
   const PlanLayout layout{.mesh = Mesh{.tensor = 2, .data = 2}.over(32)};
   CHECK(prices.has(layout, {"1f1b"}));
   CHECK_FALSE(prices.has(layout, {"fsdp"}));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -32,11 +33,40 @@ struct PipelinePrice {
   std::int64_t steps = 0;  ///< that were looked at
 };
 
-/// Prices of the candidates of a request. What several share is found once, by any thread.
+/// What prices have in common, found once, by any thread; and the prices. For requests that only differ in
+/// what they look at, or in what lies in host memory.
+class PipelineCache {
+  friend class PipelinePrices;
+
+  using PiecesKey =
+      std::tuple<int, int, int, bool, ContextExchange, int, int, Recompute, std::int64_t, int, std::vector<std::int32_t>>;
+  using OutlineKey = std::tuple<std::string, ScheduleOptions, int, std::int64_t>;
+  /// A mesh and its order, what is around a pipeline, and the outline.
+  using PriceKey =
+      std::tuple<PiecesKey, Mesh::Sizes, std::vector<MeshAxis>, StateSharding, std::array<bool, 2>, bool, OutlineKey>;
+
+  /// What is found, or why it cannot be.
+  template <class Found>
+  struct Known {
+    std::optional<Found> found = {};
+    std::string refusal = {};
+  };
+
+  std::mutex mutex_;
+  std::map<OutlineKey, Known<Outline>> outlines_;
+  std::map<PiecesKey, StagePieces> pieces_;
+  std::map<std::tuple<PiecesKey, bool, int>, std::vector<StageWork>> cuts_;
+  std::map<PriceKey, PipelinePrice> prices_;
+  std::optional<Workload> workload_;
+};
+
+/// Prices of the candidates of a request.
 class PipelinePrices {
+  using PiecesKey = PipelineCache::PiecesKey;
+
  public:
-  PipelinePrices(const PlanRequest& request, const Registry& registry, CollectiveTimes& known)
-      : request_{request}, registry_{registry}, known_{known} {
+  PipelinePrices(const PlanRequest& request, const Registry& registry, CollectiveTimes& known, PipelineCache& cache)
+      : request_{request}, registry_{registry}, known_{known}, cache_{cache} {
     const Cluster& cluster = request.problem.cluster;
     uniform_ = cluster.kinds().size() == 1 && cluster.fabric().links.empty();
     for (const DeviceSpec& device : cluster.kinds().front().devices) uniform_ = uniform_ && device == cluster.device(Rank{0});
@@ -60,6 +90,20 @@ class PipelinePrices {
   /// @param layout  as the choice's schedule runs it (layout_for())
   /// @throws InputError  if the schedule cannot run it
   PipelinePrice price(const PlanLayout& layout, const ScheduleChoice& choice, std::int64_t microbatches) {
+    const Offload offload = offload_of(request_, layout);
+    return find(cache_.prices_,
+                {key_of(layout),
+                 layout.mesh.sizes(),
+                 layout.mesh.order,
+                 sharding_of(request_, layout),
+                 {offload.activations, offload.optimizer},
+                 layout.balanced_stages,
+                 {choice.schedule, choice.options, layout.mesh.pipeline, microbatches}},
+                [&] { return find_price(layout, choice, microbatches); });
+  }
+
+ private:
+  PipelinePrice find_price(const PlanLayout& layout, const ScheduleChoice& choice, std::int64_t microbatches) {
     const Outline& outline = outline_of(layout, choice, microbatches);
     if (outline.copies && layout.mesh.whole_experts)
       throw InputError(concat("schedule ", choice.schedule, " sums experts of two ranks, which expert parallelism does not"));
@@ -83,16 +127,15 @@ class PipelinePrices {
             static_cast<std::int64_t>(outline.steps.size())};
   }
 
- private:
   /// Where the same is found for several, by its key; made outside the lock.
   template <class Map, class Make>
   const typename Map::mapped_type& find(Map& known, typename Map::key_type key, Make&& make) {
     {
-      const std::lock_guard lock{mutex_};
+      const std::lock_guard lock{cache_.mutex_};
       if (const auto at = known.find(key); at != known.end()) return at->second;
     }
     typename Map::mapped_type made = make();
-    const std::lock_guard lock{mutex_};
+    const std::lock_guard lock{cache_.mutex_};
     return known.try_emplace(std::move(key), std::move(made)).first->second;
   }
 
@@ -106,19 +149,25 @@ class PipelinePrices {
   }
 
   const Outline& outline_of(const PlanLayout& layout, const ScheduleChoice& choice, std::int64_t microbatches) {
-    return find(outlines_, {choice.schedule, choice.options, layout.mesh.pipeline, microbatches}, [&] {
+    const auto& known = find(cache_.outlines_, {choice.schedule, choice.options, layout.mesh.pipeline, microbatches}, [&] {
       Problem problem = problem_of(layout, microbatches);
       problem.recompute = Recompute::full;  // there is all that may be kept, and stashed
       const ScheduleRequest asked{.workload = workload_of(problem),
                                   .nodes = DeviceGroups::even(layout.mesh.pipeline, 1),
                                   .options = choice.options,
                                   .device_memory = problem.cluster.device(Rank{0}).memory};
-      return Outline{registry_.build(choice.schedule, asked)};
+      PipelineCache::Known<Outline> made;
+      try {
+        made.found.emplace(registry_.build(choice.schedule, asked));
+      } catch (const InputError& error) {
+        made.refusal = error.what();
+      }
+      return made;
     });
+    if (!known.found) throw InputError(known.refusal);
+    return *known.found;
   }
 
-  using PiecesKey =
-      std::tuple<int, int, int, bool, ContextExchange, int, int, Recompute, std::int64_t, int, std::vector<std::int32_t>>;
   PiecesKey key_of(const PlanLayout& layout) const {
     const Problem& problem = request_.problem;
     const ContextExchange exchange = layout.exchange.value_or(problem.context_exchange);
@@ -135,7 +184,7 @@ class PipelinePrices {
             RankClasses{problem.cluster, layout.mesh}.key(Rank{0})};
   }
   const StagePieces& pieces_of(const PlanLayout& layout) {
-    return find(pieces_, key_of(layout), [&] {
+    return find(cache_.pieces_, key_of(layout), [&] {
       const Problem problem = problem_of(layout, 1);
       return stage_pieces(problem, workload_of(problem));
     });
@@ -143,7 +192,7 @@ class PipelinePrices {
 
   const std::vector<StageWork>& cut_of(const PlanLayout& layout, const StagePieces& pieces, int stages) {
     const auto key = std::tuple{layout.balanced_stages ? key_of(layout) : PiecesKey{}, layout.balanced_stages, stages};
-    return find(cuts_, key, [&] {
+    return find(cache_.cuts_, key, [&] {
       const Problem problem = problem_of(layout, 1);
       Workload work = workload_of(problem);
       if (layout.balanced_stages) {
@@ -160,13 +209,13 @@ class PipelinePrices {
   }
 
   const Workload& workload_for_costs() {
-    const std::lock_guard lock{mutex_};
-    if (!workload_) {
+    const std::lock_guard lock{cache_.mutex_};
+    if (!cache_.workload_) {
       Problem problem = request_.problem;
       problem.mesh = Mesh{}.over(problem.cluster.ranks());
-      workload_ = problem.workload(1);
+      cache_.workload_ = problem.workload(1);
     }
-    return *workload_;
+    return *cache_.workload_;
   }
 
   /// The most of a lane's computations. @param of  a step's time
@@ -298,17 +347,11 @@ class PipelinePrices {
     return fullest;
   }
 
-  using OutlineKey = std::tuple<std::string, ScheduleOptions, int, std::int64_t>;
-
   const PlanRequest& request_;
   const Registry& registry_;
   CollectiveTimes& known_;
+  PipelineCache& cache_;
   bool uniform_ = false;
-  std::mutex mutex_;
-  std::map<OutlineKey, Outline> outlines_;
-  std::map<PiecesKey, StagePieces> pieces_;
-  std::map<std::tuple<PiecesKey, bool, int>, std::vector<StageWork>> cuts_;
-  std::optional<Workload> workload_;
 };
 
 }  // namespace tawpipe::inline v0::detail

@@ -105,8 +105,8 @@ class PlanProber {
   /// Of a price, that take as long as a task of a bound, about.
   static constexpr std::int64_t steps_of_task = 32;
 
-  PlanProber(const PlanRequest& request, const Registry& registry, CollectiveTimes& known)
-      : request_{request}, registry_{registry}, known_{known}, prices_{request, registry, known} {}
+  PlanProber(const PlanRequest& request, const Registry& registry, CollectiveTimes& known, PipelineCache& cache)
+      : request_{request}, registry_{registry}, known_{known}, prices_{request, registry, known, cache} {}
 
   /// Whether it has a price, which costs a small part of its bound.
   bool has_price(const PlanLayout& layout, const ScheduleChoice& choice) const {

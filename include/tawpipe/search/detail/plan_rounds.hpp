@@ -31,8 +31,9 @@ class PlanRounds {
         registry_{registry},
         parallel_{parallel},
         goes_on_{goes_on},
-        bounds_{request, times},
-        prober_{request, registry, known_} {
+        times_{times == nullptr ? own_times_ : *times},
+        bounds_{request, &times_},
+        prober_{request, registry, times_.collectives_, times_.pipelines_} {
     for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
       for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
     }
@@ -124,7 +125,7 @@ class PlanRounds {
     outcome.impossible = !prober_.allows(layouts_[outcome.candidate.layout], choice);
     if (outcome.impossible) return;
     try {
-      outcome.candidate.need = predictor.least(choice, &known_);
+      outcome.candidate.need = predictor.least(choice, &times_.collectives_);
       outcome.cost += outcome.candidate.need.ends;
     } catch (const InputError&) {
       outcome.impossible = true;
@@ -356,8 +357,9 @@ class PlanRounds {
   const Registry& registry_;
   PlanThreads& parallel_;
   PlanWatcher& goes_on_;
+  LayoutTimes own_times_;
+  LayoutTimes& times_;
   LayoutBounds bounds_;
-  CollectiveTimes known_;
   PlanProber prober_;
   std::vector<ScheduleChoice> choices_;
   bool has_plain_ = false;      ///< a schedule that any other is on one rank

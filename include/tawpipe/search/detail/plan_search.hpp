@@ -95,19 +95,22 @@ class PlanSearch : PlanFamilies {
     }
   }
   void drop_by_prices() {
-    std::vector<MinNeed> needs(slow_.size());
-    parallel_(slow_.size(), [&](std::size_t i) {
-      const PlanGroup& group = slow_[i];
-      if (group.size() == 1) needs[i] = prober_.least_by_price(layouts_[group.layout], choices_[group.begin]);
-    });
+    std::vector<PlanGroup> each;
+    for (const PlanGroup& group : slow_) {
+      for (std::size_t choice = group.begin; choice < group.end; ++choice)
+        each.push_back({group.layout, choice, choice + 1, group.key});
+    }
+    std::vector<MinNeed> needs(each.size());
+    parallel_(each.size(), [&](std::size_t i) { needs[i] = prober_.least_by_price(layouts_[each[i].layout], choices_[each[i].begin]); });
     std::vector<PlanGroup> rest;
-    for (std::size_t i = 0; i < slow_.size(); ++i) {
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      const PlanGroup& one = each[i];
       spent_ += needs[i].ends;
       if (may_win(needs[i].time)) {
-        rest.push_back(slow_[i]);
+        rest.push_back(one);
       } else {
         ++result_.counts.time;
-        needs[i].fits ? lose({slow_[i].layout, slow_[i].begin, needs[i]}) : lose(slow_[i].begin, needs[i].time);
+        needs[i].fits ? lose({one.layout, one.begin, needs[i]}) : lose(one.begin, needs[i].time);
       }
     }
     slow_ = std::move(rest);
