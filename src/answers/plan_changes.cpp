@@ -51,12 +51,18 @@ PlanRequest around_best(PlanRequest request, const Plan& best) {
   return request;
 }
 
-/// A change, and how its time is found: by the plan as it is on another cluster, or as it is in
-/// another request and by a search around it.
+/// A change, and how its time is found.
 struct Trial {
+  enum class How {
+    as_is,  ///< by the plan as it is; around it where that does not fit
+    around,
+    both,
+  };
+
   Planned::Change change;
-  std::optional<Cluster> cluster = {};
-  std::optional<PlanRequest> request = {};
+  How how = How::as_is;
+  std::optional<Cluster> cluster = {};      ///< that the plan runs on, or
+  std::optional<PlanRequest> request = {};  ///< to search around it
 };
 
 /// Whether the best plan's ranks can share layers as the problem says.
@@ -71,26 +77,27 @@ std::vector<Trial> possible_trials(const Planned& planned) {
   const PlanRequest& asked = planned.request;
   const Plan& best = planned.result.plans.front();
   const Cluster& cluster = asked.problem.cluster;
+  using enum Trial::How;
   std::vector<Trial> trials;
   if (cluster.nodes() > 1)
-    trials.push_back({{"10 % more bandwidth between nodes"}, with_faster_links(cluster, true, tenth_faster)});
+    trials.push_back({{"10 % more bandwidth between nodes"}, as_is, with_faster_links(cluster, true, tenth_faster)});
   if (cluster.ranks() > cluster.nodes())
-    trials.push_back({{"10 % more bandwidth inside nodes"}, with_faster_links(cluster, false, tenth_faster)});
-  trials.push_back({{"10 % faster GEMMs and attention"}, with_faster_products(cluster)});
+    trials.push_back({{"10 % more bandwidth inside nodes"}, as_is, with_faster_links(cluster, false, tenth_faster)});
+  trials.push_back({{"10 % faster GEMMs and attention"}, as_is, with_faster_products(cluster)});
   PlanRequest more = around_best(asked, best);
   more.problem.cluster =
       with_changed_devices(cluster, [](DeviceSpec& device) { device.memory += Bytes{std::int64_t{10} << 30}; });
-  trials.push_back({{"10 GiB more memory a device"}, {}, std::move(more)});
+  trials.push_back({{"10 GiB more memory a device"}, around, {}, std::move(more)});
   if (asked.offload.empty() && !asked.problem.offload.any()) {
     PlanRequest host = around_best(asked, best);
     host.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
-    trials.push_back({{"states or activations in host memory (--offload)"}, {}, std::move(host)});
+    trials.push_back({{"states or activations in host memory (--offload)"}, around, {}, std::move(host)});
   }
   const bool by_kernels = std::holds_alternative<KernelCost>(asked.problem.cost);
   if (by_kernels && graphs_of(asked.problem.cost) == CudaGraphs::none) {
     PlanRequest graphs = around_best(asked, best);
     set_graphs(graphs.problem.cost, CudaGraphs::iteration);
-    trials.push_back({{"CUDA graphs of whole steps (--cuda-graphs iteration)"}, {}, std::move(graphs)});
+    trials.push_back({{"CUDA graphs of whole steps (--cuda-graphs iteration)"}, as_is, {}, std::move(graphs)});
   }
   for (const JobField& field : job_fields()) {
     const auto& [text, words] = field.tried;
@@ -99,12 +106,12 @@ std::vector<Trial> possible_trials(const Planned& planned) {
     PlanRequest other = around_best(asked, best);
     field.value.read(field, std::string{text}, other.problem);
     if (can_run(other.problem, best))
-      trials.push_back({{concat(words, " (--", field.name, " ", text, ")")}, {}, std::move(other)});
+      trials.push_back({{concat(words, " (--", field.name, " ", text, ")")}, as_is, {}, std::move(other)});
   }
   if (by_kernels && !question.job.has("gemm-format") && all_have_8_bits(cluster)) {
     PlanQuestion narrow = question;
     narrow.job.set("gemm-format", "fp8");
-    trials.push_back({{"GEMMs in 8 bits (--gemm-format fp8)"}, {}, around_best(resolve_plan(narrow), best)});
+    trials.push_back({{"GEMMs in 8 bits (--gemm-format fp8)"}, both, {}, around_best(resolve_plan(narrow), best)});
   }
   return trials;
 }
@@ -129,8 +136,13 @@ std::vector<Planned::Change> changes_around(const Planned& planned) try {
       problem.cluster = *std::move(trial.cluster);
       trial.change.makespan = predict(problem, shipped()).summary.makespan;
     } else {
-      const Summary same = predict(problem_of(*trial.request, best.layout, best.choice), shipped()).summary;
-      if (same.fits()) trial.change.makespan = std::min(trial.change.makespan, same.makespan);
+      bool fits = false;
+      if (trial.how != Trial::How::around) {
+        const Summary same = predict(problem_of(*trial.request, best.layout, best.choice), shipped()).summary;
+        fits = same.fits();
+        if (fits) trial.change.makespan = std::min(trial.change.makespan, same.makespan);
+      }
+      if (fits && trial.how == Trial::How::as_is) return;
       const PlanResult found = plan(*trial.request, shipped());
       check_stop();  // the best so far may not be the change
       if (!found.plans.empty()) trial.change.makespan = std::min(trial.change.makespan, found.plans.front().summary.makespan);

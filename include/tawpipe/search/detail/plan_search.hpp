@@ -101,7 +101,8 @@ class PlanSearch : PlanFamilies {
         each.push_back({group.layout, choice, choice + 1, group.key});
     }
     std::vector<MinNeed> needs(each.size());
-    parallel_(each.size(), [&](std::size_t i) { needs[i] = prober_.least_by_price(layouts_[each[i].layout], choices_[each[i].begin]); });
+    parallel_(each.size(),
+              [&](std::size_t i) { needs[i] = prober_.least_by_price(layouts_[each[i].layout], choices_[each[i].begin]); });
     std::vector<PlanGroup> rest;
     for (std::size_t i = 0; i < each.size(); ++i) {
       const PlanGroup& one = each[i];
