@@ -77,7 +77,8 @@ class PlanSearch : PlanFamilies {
       tell_progress();
     }
   }
-  /// Bounds of what prices say is not the best may prove it, where the budget suffices for all of them.
+  /// Bounds of what prices say is not the best may prove it, where a quarter of the budget suffices for all of
+  /// them.
   void look_at_slow() {
     std::erase_if(slow_, [&](const PlanGroup& group) { return is_dropped(group); });
     const auto suffices = [&](double part) {
@@ -86,7 +87,7 @@ class PlanSearch : PlanFamilies {
       return next_ >= order_.size() && static_cast<double>(spent_) + cost < static_cast<double>(request_.budget);
     };
     if (suffices(1.0 / PlanProber::steps_of_task)) drop_by_prices();
-    if (suffices(1)) {
+    if (suffices(4)) {
       proves_ = true;
       order_.insert(order_.end(), slow_.begin(), slow_.end());
       look_in_order();
