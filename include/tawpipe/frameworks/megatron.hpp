@@ -24,6 +24,7 @@ inline ReadSettings<MegatronFlags> read_megatron(SettingsText found, const Given
   found.strict = given.strict;
   ReadSettings<MegatronFlags> read = read_settings(megatron_table(), std::move(found));
   if (read.values.partition.find("embedding") != std::string::npos) read.values.embedding_counts = read.values.loss_counts = true;
+  detail::count_hybrid_layers(read);
   if (!given.model) detail::assume_vocabulary(read, given.vocab);
   return read;
 }

@@ -98,6 +98,21 @@ struct MegatronFlags {
   std::string window;         ///< tokens before a token, and after it
   std::string window_layers;  ///< a number or a list; "": all
   std::string softmax = "vanilla";
+  std::string hybrid_pattern;   ///< a letter for each layer
+  std::string hybrid_override;  ///< the same up to core 0.16
+  bool hybrid = false;
+  std::string attention_share = "0";  ///< of a hybrid decoder's layers without a pattern
+  std::string mlp_share = "0";
+  int mamba_state = 128;
+  int mamba_head_size = 64;
+  int mamba_groups = 8;
+  int mamba_heads = 0;  ///< 0: of twice the hidden size
+  int delta_key_heads = 16;
+  int delta_value_heads = 32;
+  int delta_key_size = 128;
+  int delta_value_size = 128;
+  int delta_convolution = 4;
+  bool squared_relu = false;
   bool swiglu = false;
   bool unfused_swiglu = false;
   bool quick_geglu = false;  ///< a gate, as of swiglu
@@ -244,6 +259,21 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--window-size", &F::window},
                  {"--window-attn-skip-freq", &F::window_layers},
                  {"--softmax-type", &F::softmax, {"vanilla", "off-by-one", "learnable"}},
+                 {"--hybrid-layer-pattern", &F::hybrid_pattern},
+                 {"--hybrid-override-pattern", &F::hybrid_override},
+                 {"--is-hybrid-model", &F::hybrid},
+                 {"--hybrid-attention-ratio", &F::attention_share},
+                 {"--hybrid-mlp-ratio", &F::mlp_share},
+                 {"--mamba-state-dim", &F::mamba_state},
+                 {"--mamba-head-dim", &F::mamba_head_size},
+                 {"--mamba-num-groups", &F::mamba_groups},
+                 {"--mamba-num-heads", &F::mamba_heads},
+                 {"--linear-num-key-heads", &F::delta_key_heads},
+                 {"--linear-num-value-heads", &F::delta_value_heads},
+                 {"--linear-key-head-dim", &F::delta_key_size},
+                 {"--linear-value-head-dim", &F::delta_value_size},
+                 {"--linear-conv-kernel-dim", &F::delta_convolution},
+                 {"--squared-relu", &F::squared_relu},
                  {"--swiglu", &F::swiglu},
                  {"--no-bias-swiglu-fusion", &F::unfused_swiglu},
                  {"--quick-geglu", &F::quick_geglu},

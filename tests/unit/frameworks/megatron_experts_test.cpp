@@ -101,9 +101,11 @@ TEST_CASE("what of experts is not modelled is refused") {
         "run.sh, line 1: --moe-router-topk: 3 is not a number of experts from 1 to the 2 of --num-experts");
   CHECK(has(refusal("--num-experts -1"), "--num-experts: -1 must be at most"));
   CHECK(has(refusal("--num-experts 4000000"), "--num-experts: model 'decoder-32x4096-4000000-experts'"));
-  CHECK(has(refusal(mixture + "--moe-expert-capacity-factor 1.25"),
-            "--moe-expert-capacity-factor: tokens that are dropped are not modelled"));
   CHECK(refusal(mixture + "--moe-expert-capacity-factor -1").empty());
+  CHECK(refusal(mixture + "--moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity").empty());
+  CHECK(has(refusal(mixture + "--moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity"),
+            "--moe-pad-expert-input-to-capacity: rows of experts padded to '1.25' of their mean are not modelled"));
+  CHECK(has(refusal(mixture + "--moe-pad-expert-input-to-capacity"), "needs a number as --moe-expert-capacity-factor"));
   CHECK(has(refusal(mixture + "--moe-token-dispatcher-type alltoal"), "did you mean 'alltoall'?"));
   CHECK(has(refusal(mixture + "--moe-extended-tp"), "it is --expert-tensor-parallel-size now"));
   CHECK(

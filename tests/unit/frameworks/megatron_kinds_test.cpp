@@ -224,7 +224,7 @@ TEST_CASE("layers that no flag says are not written, by name") {
   CHECK(refusals_with(read, [](LayerKind& kind) { kind.sublayers.resize(1); }) ==
         "no flag says layers of other parts than an attention and an MLP");
   CHECK(refusals_with(read, [](LayerKind& kind) { kind.sublayers[0] = DeltaNet{.key_heads = 1, .value_heads = 1}; }) ==
-        "no flag says layers of gated delta nets");
+        "no flag says layers of gated delta nets for pretrain_gpt.py");
   FrameworkJob context = read;
   context.mesh.context = 2;
   context.context_exchange = ContextExchange::ring;

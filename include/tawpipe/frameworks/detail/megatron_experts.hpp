@@ -41,6 +41,21 @@ inline int megatron_dense_layers(const ReadSettings<MegatronFlags>& read) {
   return static_cast<int>(dense);
 }
 
+/// A capacity of experts drops what is above it; experts are simulated with equal loads, of which nothing is. Refuses
+/// one to which all experts' rows are padded, if it is above these.
+/// Source: NVIDIA/Megatron-LM, megatron/core/transformer/moe/moe_utils.py: get_capacity; a negative factor is none.
+inline void check_megatron_capacity(const ReadSettings<MegatronFlags>& read) {
+  constexpr std::string_view factor = "--moe-expert-capacity-factor";
+  if (!read.has("--moe-pad-expert-input-to-capacity")) return;
+  const std::string& text = read.values.expert_capacity;
+  const std::optional<double> capacity = to_number<double>(text);
+  if (!capacity) read.fail("--moe-pad-expert-input-to-capacity", concat("needs a number as ", factor));
+  if (*capacity != 1) {
+    read.fail("--moe-pad-expert-input-to-capacity", concat("rows of experts padded to ", quote(text.substr(0, 20)),
+                                                           " of their mean are not modelled; give ", factor, " 1.0"));
+  }
+}
+
 /// Gives the model its experts. @pre flags.experts > 0, and the model without them is valid
 inline void read_megatron_experts(const ReadSettings<MegatronFlags>& read, Transformer& model) {
   const MegatronFlags& flags = read.values;
@@ -49,9 +64,7 @@ inline void read_megatron_experts(const ReadSettings<MegatronFlags>& read, Trans
   if (flags.experts_per_token < 1 || flags.experts_per_token > flags.experts)
     read.fail("--moe-router-topk",
               concat(flags.experts_per_token, " is not a number of experts from 1 to the ", flags.experts, " of --num-experts"));
-  // A negative factor is none there.
-  if (!flags.expert_capacity.empty() && !flags.expert_capacity.starts_with('-'))
-    read.fail("--moe-expert-capacity-factor", "tokens that are dropped are not modelled; leave it out");
+  check_megatron_capacity(read);
   if (read.has("--moe-extended-tp")) read.fail("--moe-extended-tp", "an old flag; it is --expert-tensor-parallel-size now");
   model.experts = flags.experts;
   model.experts_per_token = flags.experts_per_token;
@@ -130,6 +143,8 @@ inline void note_megatron_experts(ReadSettings<MegatronFlags>& read) {
   const auto note_if = [&](bool differs, std::string_view flag, std::string_view why) {
     if (differs) read.note(flag, why);
   };
+  note_if(!flags.expert_capacity.empty() && !flags.expert_capacity.starts_with('-'), "--moe-expert-capacity-factor",
+          "tokens above it are dropped; simulated with equal loads of experts, of which none is");
   note_if(!flags.grouped_experts, "--moe-grouped-gemm",
           "is not set; simulated with it, the products of a device's experts as one grouped product");
   note_if(read.has("--moe-use-legacy-grouped-gemm"), "--moe-use-legacy-grouped-gemm",

@@ -22,8 +22,8 @@ namespace tawpipe::inline v0::detail {
 /// What of a kind of layers no flag says; empty: flags say all of it.
 inline std::string unsaid_of_kind(const LayerKind& kind) {
   for (const LayerKind::Sublayer& sublayer : kind.sublayers) {
-    if (std::holds_alternative<DeltaNet>(sublayer)) return "layers of gated delta nets";
-    if (std::holds_alternative<Mamba2>(sublayer)) return "layers of Mamba-2";
+    if (std::holds_alternative<DeltaNet>(sublayer)) return "layers of gated delta nets for pretrain_gpt.py";
+    if (std::holds_alternative<Mamba2>(sublayer)) return "layers of Mamba-2 for pretrain_gpt.py";
   }
   const auto* const attention = kind.sublayers.size() == 2 ? std::get_if<Attention>(&kind.sublayers[0]) : nullptr;
   if (attention == nullptr || std::holds_alternative<Attention>(kind.sublayers[1]))

@@ -14,6 +14,7 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/detail/megatron_experts.hpp"
+#include "tawpipe/frameworks/detail/megatron_hybrid.hpp"
 #include "tawpipe/frameworks/detail/megatron_kinds.hpp"
 #include "tawpipe/frameworks/detail/megatron_latent.hpp"
 #include "tawpipe/frameworks/framework_job.hpp"
@@ -102,6 +103,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   // Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_token_prediction.py (core 0.15).
   model.mtp.assign(static_cast<std::size_t>(flags.mtp_layers), 0);
   read_megatron_kinds(read, model);
+  read_megatron_hybrid(read, model);
   take_known_name(model);
   job.model = std::move(model);
 }
@@ -121,6 +123,7 @@ inline StageCut megatron_stage_cut(const ReadSettings<MegatronFlags>& read) {
       if (read.has(other)) read.fail(flag, concat("not with ", other));
     }
   };
+  if (StageCut hybrid = hybrid_stage_cut(read); !hybrid.layers.empty()) return hybrid;
   constexpr std::string_view embedding = "--account-for-embedding-in-pipeline-split";
   constexpr std::string_view loss = "--account-for-loss-in-pipeline-split";
   if (read.has(layout)) {

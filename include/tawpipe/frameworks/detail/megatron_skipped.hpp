@@ -16,8 +16,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
   constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism overlapped products";
   return {
-      {"--is-hybrid-model", "", layers},
-      {"--hybrid-override-pattern", "", layers},
+      {"--mtp-hybrid-override-pattern", "", "the layers of each are after a / in --hybrid-layer-pattern now"},
       {"--heterogeneous-layers-config-path", "", layers},
       {"--heterogeneous-layers-config-encoded-json", "", layers},
       {"--retro-add-retriever", "", layers},
@@ -68,8 +67,7 @@ inline constexpr std::string_view megatron_skipped =
     "--rotary-base --rotary-percent --rotary-seq-len-interpolation-factor --rope-scaling-factor --rope-type "
     "--no-rope-freq --mrope-section --relative-attention-num-buckets --relative-attention-max-distance "
     "--make-vocab-size-divisible-by --norm-epsilon --yarn-beta-fast --yarn-beta-slow --onnx-safe "
-    "--mtp-loss-scaling-factor --spec --hybrid-attention-ratio "
-    "--hybrid-mlp-ratio --mamba-state-dim --mamba-head-dim --mamba-num-groups --mamba-num-heads "
+    "--mtp-loss-scaling-factor --spec "
     "--mscale --mscale-all-dim --moe-* --init-method-std --embedding-init-method-std "
     // optimizer and learning rate
     "--weight-decay --start-weight-decay --end-weight-decay --weight-decay-incr-style --clip-grad --adam-beta1 "
@@ -123,7 +121,7 @@ inline constexpr std::string_view megatron_skipped_switches =
     // the model's details
     "--rotary-interleaved --yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int "
     "--use-rotary-position-embeddings --use-rope-scaling --no-position-embedding "
-    "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu --squared-relu "
+    "--apply-layernorm-1p --apply-residual-connection-post-layernorm --openai-gelu "
     "--bert-no-binary-head --qk-l2-norm --disable-mamba-mem-eff-path "
     "--cache-mla-latents --moe-shared-expert-overlap "
     "--moe-use-legacy-grouped-gemm --moe-extended-tp --moe-use-upcycling "
