@@ -70,7 +70,7 @@ std::optional<DeviceSpec> device_of(const std::string& hardware) {
   return std::nullopt;
 }
 
-/// Nodes of 8 GPUs with an adapter each; NVL72 is one node of as many as divide the GPUs, and its
+/// Nodes of 8 GPUs with an adapter each, or as the row says; NVL72 is one node of as many as divide the GPUs, and its
 /// link to the host is NVLink-C2C of 900 GB/s both ways together (Transformer Engine, docs,
 /// features, other_optimizations/cpu_offloading).
 Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
@@ -86,7 +86,7 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
       .devices_per_node(size)
       .adapters_per_node(row.adapters > 0 ? row.adapters : size)
       .intra_node({speeds.nvlink * usual_nvlinks(known), nccl_latency::nvlink})
-      .inter_node({speeds.network, nccl_latency::network})
+      .inter_node({row.adapter_gbits > 0 ? BytesPerSecond{row.adapter_gbits * 1e9 / 8} : speeds.network, nccl_latency::network})
       .host_link({rack ? BytesPerSecond{450e9} : speeds.pcie, speeds.device_pcie_latency})
       .build();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,6 +89,17 @@ void take_memory(TruthRow& row, const Cells& cells) {
   row.reserved_gib = to_number<double>(rest.substr(0, rest.find(' '))).value_or(0);
 }
 
+/// "4 x 100 Gb/s RoCE a node". Other texts of the column say what is usual, or nothing.
+void take_network(TruthRow& row, const std::string& interconnect) {
+  const std::vector<std::string_view> words = split(interconnect, ' ');
+  if (words.size() < 5 || words[1] != "x" || words[3] != "Gb/s" || !interconnect.ends_with(" a node")) return;
+  const std::optional<int> adapters = to_number<int>(words[0]);
+  const std::optional<double> gbits = to_number<double>(words[2]);
+  if (!adapters || !gbits || *adapters < 1 || !(*gbits > 0)) return;
+  row.adapters = *adapters;
+  row.adapter_gbits = *gbits;
+}
+
 void check_degrees(const TruthRow& row, const Cells& cells, std::string_view column) {
   const std::int64_t product = std::int64_t{row.tp} * row.cp * row.pp;
   if (row.gpus < 1) throw cells.fail(column, "the row has no number of GPUs");
@@ -131,6 +143,7 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     row.row = cells.text("row");
     row.hardware = cells.text("hardware");
     row.gpus = cells.count("gpus", 0);
+    take_network(row, cells.optional_text("interconnect"));
     row.model = cells.text("model");
     row.params_b = cells.measure("params_b");
     row.layers = cells.count("layers", 0);

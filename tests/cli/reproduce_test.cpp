@@ -164,6 +164,21 @@ TEST_CASE("allocated and reserved memory are scored apart, and verdicts of what 
                          {"memory_kind", "used", "reserved"});
 }
 
+TEST_CASE("a row says the network of its nodes") {
+  const support::Folder folder;
+  std::string rows;
+  for (const char* network : {"", "8 x 200 Gb/s RoCE a node", "4 x 100 Gb/s RoCE a node", "RoCE between nodes"})
+    rows += std::string{"lab,gpt,A100,16,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,1,BF16,none,none,,1,,,"} + network + "\n";
+  const std::string names = truth_names.substr(0, truth_names.size() - 1) + ",interconnect\n";
+  const json answer = json::parse(run("reproduce --json - " + folder.write("runs.csv", names + rows)).out);
+  std::vector<double> seconds;
+  for (const json& one : answer.at("sources")[0].at("predictions")) seconds.push_back(one.at("predicted_s").get<double>());
+  REQUIRE(seconds.size() == 4);
+  CHECK(seconds[1] == seconds[0]);
+  CHECK(seconds[2] > seconds[0]);
+  CHECK(seconds[3] == seconds[0]);
+}
+
 TEST_CASE("a row's flags say what is captured in CUDA graphs") {
   const support::Folder folder;
   std::string rows;
