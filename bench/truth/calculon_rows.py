@@ -23,14 +23,18 @@ def system_of(systems, row, near):
     """The shipped system of the device, or the nearest with the data sheet's figures."""
     device = row.device
     if device.name in SHIPPED:
-        return copy.deepcopy(systems[SHIPPED[device.name]])
+        system = copy.deepcopy(systems[SHIPPED[device.name]])
+        if row.network != device.network:
+            near("the network that the row says in a shipped system")
+            system["networks"][1]["bandwidth"] = row.network
+        return system
     near("a system that is not shipped: the nearest with figures of the device's data sheet")
     system = copy.deepcopy(systems["a100_80g" if device.name.startswith("a100") else "h100_80g_nvl8"])
     for name, matrix in system["matrix"].items():
         matrix["tflops"] = device.tflops * (2 if name == "float8" else 1)
     system["mem1"] |= {"GiB": device.gib, "GBps": device.memory}
     system["networks"][0] |= {"bandwidth": device.nvlink, "size": row.domain}
-    system["networks"][1]["bandwidth"] = device.network
+    system["networks"][1]["bandwidth"] = row.network
     return system
 
 

@@ -8,6 +8,7 @@ import argparse
 import collections
 import csv
 import dataclasses
+import re
 import sys
 
 DEVICES = (  # the first whose name `hardware` contains. GiB; dense TFLOPS of 16 bits; GB/s of memory, of NVLink and of the network
@@ -44,6 +45,7 @@ class Row:
         self.device = next((Device(*one) for one in DEVICES if one[0] in hardware), None)
         # devices of one NVLink domain: of a rack the largest number up to 72 that divides all
         self.domain = next((n for n in range(min(self.gpus, self.device.domain), 0, -1) if self.gpus % n == 0), 1) if self.device else 0
+        self.network = self.device.network if self.device else 0  # GB/s of one device one way
         precision = cells["precision"].lower()
         self.bits = 4 if "fp4" in precision else 8 if "fp8" in precision or "mx" in precision else 16
         unsaid = not precision and "a100" in hardware  # Megatron-LM's defaults until 2023, without fused attention
@@ -60,6 +62,11 @@ class Row:
         self.recompute = "full" if recompute.startswith("full") else "selective" if recompute.startswith("selective") or \
             self.recompute_modules else "none"
         self.schedule = cells["schedule"].lower()
+
+    def take_said_network(self):
+        """The network that the row says, in place of an adapter of the device's generation for each, as tawpipe assumes."""
+        if found := re.fullmatch(r"(?:(\d+)x)?(\d+) \w+", self.cells.get("network") or ""):
+            self.network = int(found[1] or 1) * int(found[2]) / 8 / int(self.cells["gpus_per_node"])
 
     def _is_gated(self):
         """By the printed number of parameters where there is one (a mixture has a gate)."""
@@ -98,6 +105,7 @@ def run(adapter, description):
     parser.add_argument("tables", nargs="+", help="truth tables (README.md)")
     parser.add_argument("--path", help="a clone of the tool; without it the installed package")
     parser.add_argument("--strict", action="store_true", help="only what the tool ships and says as it is, without approximations")
+    parser.add_argument("--said-network", action="store_true", help="the rows' own networks (column network), not the usual of the device")
     parser.add_argument("--out", default="-", help="the CSV of predictions (id,seconds,gib,low,high); - is standard output")
     arguments = parser.parse_args()
     if arguments.path:
@@ -106,6 +114,8 @@ def run(adapter, description):
     reasons, nearly, lines = collections.Counter(), collections.Counter(), []
     for cells in read(arguments.tables):
         row, said = Row(cells), []
+        if arguments.said_network:
+            row.take_said_network()
         try:
             row.check()
             seconds, gib = predict(row, said.append)
