@@ -19,40 +19,36 @@ import warnings
 
 from truth_rows import NotExpressed, run
 
-NVLINK = {"processor_usage": 0.0, "bandwidth": {"efficient_factor": 0.5, "gbps": 0, "latency_us": 10}, "op": {
-    name: {"scale": 2 if name == "all_reduce" else 1, "offset": 0 if name == "p2p" else -1}
-    for name in ("all_reduce", "all_gather", "reduce_scatter", "p2p", "all2all")}}  # as in docs/system.md
 LATENT = {"deepseek_v3": "deepseekv3", "deepseekv3": "deepseekv3", "deepseekv2": "deepseekv2"}  # its files of latent attention
 
 
 def system_of(shipped, row, near):
-    """The shipped B200, or the nearest shipped file with the data sheet's peaks, memory and networks."""
+    """The shipped B200, or the nearest shipped accelerator with the data sheet's peaks and memory in the B200's networks, the only
+    ones with NVLink, at the data sheet's speeds."""
     device = row.device
     blackwell = device.name in ("b200", "gb200", "b300", "gb300")
-    system = copy.deepcopy(shipped["b200_bf16_ceperm" if blackwell else "a100_pcie"])
-    if device.name == "b200" and row.gpus <= 8 and row.bits == 16:
+    system = copy.deepcopy(shipped["b200_bf16_ceperm"])
+    if device.name == "b200" and row.bits == 16:
         return system
     near("a system that is not shipped: the nearest with figures of the device's data sheet")
-    accelerator, networks = system["accelerator"], system["networks"]
-    accelerator["mem_gbs"] = device.gib
-    ratio = device.tflops / accelerator["op"]["matmul"]["tflops"]
-    for name, one in accelerator["op"].items():
+    if not blackwell:
+        system["accelerator"] = copy.deepcopy(shipped["a100_pcie"]["accelerator"])
+    operators = system["accelerator"]["op"]
+    ratio = device.tflops / operators["matmul"]["tflops"]
+    for name, one in operators.items():
         one["tflops"] *= ratio
-        wide = accelerator["op"].get(name.removeprefix("fp8_"), one)
-        if name.startswith("fp8_"):  # unmeasured in the file: as efficient as 16 bits at twice the peak
-            one |= {"tflops": 2 * wide["tflops"], "efficient_factor": one["efficient_factor"] or wide["efficient_factor"]}
+        if name.startswith("fp8_"):  # unmeasured in the files: as efficient as 16 bits at twice the peak
+            wide = operators[name.removeprefix("fp8_")]
+            one |= {"tflops": 2 * device.tflops, "efficient_factor": wide["efficient_factor"]}
         if not blackwell and device.name[0] != "a":
             one.pop("accurate_efficient_factor", None)  # measured on an A100
-    for one in accelerator["bandwidth"].values():
+    system["accelerator"]["mem_gbs"] = device.gib
+    for one in system["accelerator"]["bandwidth"].values():
         one["gbps"] = device.memory
     system["num_per_node"] = row.domain
-    if not blackwell:
-        system["networks"] = networks = {"intra_with_pcie": False, **{name: copy.deepcopy(NVLINK) for name in
-                                                                      ("low_intra_node", "high_intra_node", "inter_node")}}
-        networks["inter_node"]["bandwidth"]["latency_us"] = 30
-        for name in ("low_intra_node", "high_intra_node"):
-            networks[name]["bandwidth"]["gbps"] = device.nvlink
-    networks["inter_node"]["bandwidth"]["gbps"] = row.network * row.domain
+    for name in ("low_intra_node", "high_intra_node"):
+        system["networks"][name]["bandwidth"]["gbps"] = device.nvlink
+    system["networks"]["inter_node"]["bandwidth"]["gbps"] = row.network * row.domain / 2  # of the adapters' rate, as in the B200's file
     return system
 
 
