@@ -18,10 +18,11 @@ import pathlib
 import sys
 
 COLUMNS = (  # of a truth table, in the order of README.md
-    "source row hardware gpus gpus_per_node device_gib interconnect network stack stack_version attention graph_scope model params_b layers "
-    "hidden heads kv_heads head_dim ffn vocab experts topk expert_ffn shared_expert_ffn dense_layers mtp router_load sequence global_batch "
-    "micro_batch tp sp cp ep etp pp vp dp grid_order zero sharding_groups precision optimizer_dtype gradient_dtype recompute schedule overlap "
-    "overlap_flags step_time_s statistic tokens_per_s_per_gpu tflops_per_gpu mfu peak_memory_gib memory_kind file commit licence note").split()
+    "source row hardware gpus gpus_per_node device_gib interconnect network stack stack_version attention graph_scope model params_b "
+    "layers hidden heads kv_heads head_dim ffn vocab experts topk expert_ffn shared_expert_ffn dense_layers mtp router_load sequence "
+    "global_batch micro_batch tp sp cp cp_exchange ep etp pp vp dp grid_order zero sharding_groups precision optimizer_dtype "
+    "gradient_dtype recompute schedule overlap overlap_flags step_time_s statistic tokens_per_s_per_gpu tflops_per_gpu mfu "
+    "peak_memory_gib memory_kind file commit licence note").split()
 PREDICTED = ("id", "seconds", "gib", "low", "high")
 JOB = ("source", "model", "layers", "hidden", "hardware", "gpus", "global_batch", "sequence", "precision")
 DEGREES = ("micro_batch", "tp", "sp", "cp", "ep", "pp", "vp")

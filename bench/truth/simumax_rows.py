@@ -103,7 +103,7 @@ def strategy_of(row, near):
         raise NotExpressed("activations of some layers in the host")
     if row.part_groups:
         near("an optimizer sharded over parts of the data ranks as over all")
-    if row.cp > 1:
+    if row.cp > 1 and row.cells.get("cp_exchange") != "a2a":
         near("a ring of keys and values as all-to-alls (cp_comm_type a2a), the only one whose time it has")
     if "mx" in row.cells["precision"].lower() or "rowwise" in row.cells["precision"].lower():
         near("8 bits with scales of blocks or rows as fp8")

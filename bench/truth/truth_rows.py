@@ -93,6 +93,10 @@ class Row:
             raise NotExpressed("the batch is not a whole number of microbatches")
 
 
+def refuse(what):
+    raise NotExpressed(f"only nearly: {what}")
+
+
 def read(files):
     for name in files:
         with open(name, encoding="utf-8", newline="") as file:
@@ -118,9 +122,7 @@ def run(adapter, description):
             row.take_said_network()
         try:
             row.check()
-            seconds, gib = predict(row, said.append)
-            if arguments.strict and said:
-                raise NotExpressed(f"only nearly: {said[0]}")
+            seconds, gib = predict(row, refuse if arguments.strict else said.append)
         except NotExpressed as why:
             reasons[str(why)] += 1
             continue

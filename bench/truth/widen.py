@@ -77,6 +77,7 @@ def wide(row):
         stack = "Megatron-LM"
     said = {"stack": stack, "licence": licence, "device_gib": device(row)[1] or "", "network": network(row["interconnect"]),
             "stack_version": row["row"].rpartition("#")[2].lstrip("v") if source in RELEASED else "",
+            "cp_exchange": {"simumax_b200": "a2a", "llama3_paper": "all-gather"}.get(source, "") if row["cp"] not in ("", "1") else "",
             "attention": "cudnn" if "cuDNN attention" in note else "triton" if row["model"].startswith("mpt") else "",
             "graph_scope": first(GRAPHS, flags), "overlap": "none" if "overlap off" in flags else ";".join(
                 word for word, pattern in OVERLAPS if re.search(pattern, flags)),
