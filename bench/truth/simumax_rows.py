@@ -118,7 +118,7 @@ def strategy_of(row, near):
             "zero_state": 1 if row.shards_optimizer else 0, "account_for_embedding_in_pipeline_split": edges,
             "account_for_loss_in_pipeline_split": edges, "grad_reduce_in_bf16": narrow, "use_flash_sdp": not row.half,
             "use_math_sdp": row.half, "cross_entropy_loss_fusion": not row.half, "dispatch_probs": row.experts > 0,
-            "te_version": None if row.half else "2.11.0", **recompute_of(row, near)}
+            "enable_straggler_model": False, "te_version": None if row.half else "2.11.0", **recompute_of(row, near)}
 
 
 def seconds_of(text):

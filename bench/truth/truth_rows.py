@@ -115,7 +115,10 @@ def run(adapter, description):
     if arguments.path:
         sys.path.insert(0, arguments.path)
     predict = adapter(arguments.path)
-    reasons, nearly, lines = collections.Counter(), collections.Counter(), []
+    reasons, nearly, expressed = collections.Counter(), collections.Counter(), 0
+    out = sys.stdout if arguments.out == "-" else open(arguments.out, "w", encoding="utf-8", newline="")
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(("id", "seconds", "gib", "low", "high"))
     for cells in read(arguments.tables):
         row, said = Row(cells), []
         if arguments.said_network:
@@ -127,11 +130,10 @@ def run(adapter, description):
             reasons[str(why)] += 1
             continue
         nearly.update(said)
-        lines.append((row.id, f"{seconds:.6g}", f"{gib:.4g}", "", ""))
-    out = sys.stdout if arguments.out == "-" else open(arguments.out, "w", encoding="utf-8", newline="")
-    csv.writer(out, lineterminator="\n").writerows([("id", "seconds", "gib", "low", "high"), *lines])
-    out.flush()
-    print(f"{len(lines)} rows expressed, {sum(reasons.values())} not:", file=sys.stderr)
+        expressed += 1
+        table.writerow((row.id, f"{seconds:.6g}", f"{gib:.4g}", "", ""))
+        out.flush()
+    print(f"{expressed} rows expressed, {sum(reasons.values())} not:", file=sys.stderr)
     for title, counted in (("", reasons), ("said nearly, of those expressed:", nearly)):
         if counted and title:
             print(title, file=sys.stderr)
