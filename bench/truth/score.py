@@ -80,7 +80,8 @@ def score(rows, said):
     """The figures of one set of rows; errors as fractions of what was measured, None where there are none."""
     timed = {row["row"]: float(row["step_time_s"]) for row in rows if row["step_time_s"]}
     error = {key: said[key]["seconds"] / seconds - 1 for key, seconds in timed.items() if said.get(key, {}).get("seconds")}
-    memory = [(row["row"], float(row["peak_memory_gib"])) for row in rows if row["peak_memory_gib"] and row.get("memory_kind") != "out of memory"]
+    memory = [(row["row"], float(row["peak_memory_gib"])) for row in rows
+              if row["peak_memory_gib"] and row.get("memory_kind") != "out of memory"]
     off = [said[key]["gib"] / gib - 1 for key, gib in memory if said.get(key, {}).get("gib")]
     ran_out = {row["row"] for row in rows if row.get("memory_kind") == "out of memory"}
     room = {row["row"]: float(row.get("device_gib") or device(row)[1]) for row in rows if row["row"] in timed or row["row"] in ran_out}
@@ -101,11 +102,11 @@ def score(rows, said):
             "mean_error": mean(map(abs, error.values())), "bias": mean(error.values()),
             "within_10": sum(abs(one) <= 0.1 for one in error.values()) / len(timed) if timed else None,
             "memory_rows": len(memory), "memory_expressed": len(off), "memory_error": mean(map(abs, off)),
-            "verdicts": len(room), "verdicts_expressed": len(fits), "false_out_of_memory": sum(not fits[key] for key in fits if key in timed),
+            "verdicts": len(room), "verdicts_expressed": len(fits),
+            "false_out_of_memory": sum(not fits[key] for key in fits if key in timed),
             "ran_out": len(ran_out), "false_fits": sum(fits[key] for key in fits if key in ran_out),
             "intervals": len(inside), "inside": mean(inside), "pairs": len(pairs), "pairs_expressed": len(expressed),
-            "pairs_right": sum((said[a]["seconds"] < said[b]["seconds"]) == (timed[a] < timed[b]) and said[a]["seconds"] != said[b]["seconds"]
-                               for a, b in expressed),
+            "pairs_right": sum((said[a]["seconds"] - said[b]["seconds"]) * (timed[a] - timed[b]) > 0 for a, b in expressed),
             "jobs": len(several), "jobs_expressed": len(first),
             "regret": mean(timed[one["row"]] / min(timed[row["row"]] for row in members) - 1 for one, members in first)}
 
@@ -128,7 +129,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", help="truth tables, CSV")
     parser.add_argument("--predictions", nargs="+", required=True, help="one CSV a tool")
-    parser.add_argument("--hold-out", nargs="+", default=[], metavar="SOURCE", help="whole sources that count apart: the tool has not seen them")
+    parser.add_argument("--hold-out", nargs="+", default=[], metavar="SOURCE",
+                        help="whole sources that count apart: the tool has not seen them")
     parser.add_argument("--by", nargs="*", default=["kind", "stack", "device", "source", "format", "context"], help="the classes to show")
     parser.add_argument("--json", help="all figures into this file; - is standard output")
     arguments = parser.parse_args()
@@ -145,8 +147,8 @@ def main():
         sets |= {"known sources": [row for row in rows if row["source"] not in arguments.hold_out],
                  "held-out sources": [row for row in rows if row["source"] in arguments.hold_out]}
     if len(tools) > 1:
-        sets |= {f"{name}, expressed by every tool": [row for row in members if all(said.get(row["row"], {}).get("seconds") for said in tools.values())]
-                 for name, members in sets.items()}
+        shared = {row["row"] for row in rows if all(said.get(row["row"], {}).get("seconds") for said in tools.values())}
+        sets |= {f"{name}, expressed by every tool": [row for row in members if row["row"] in shared] for name, members in sets.items()}
     for key in arguments.by:
         for value in sorted({classes(row)[key] for row in rows}):
             sets[f"{key} {value}"] = [row for row in rows if classes(row)[key] == value]

@@ -110,6 +110,10 @@ def strategy_of(row, near):
     if row.half:
         near("float16 as bf16")
     edges = row.layers % (row.pp * row.vp) != 0 and (row.layers + 2) % (row.pp * row.vp) == 0
+    last = None
+    if row.layers % row.pp and not edges and row.vp == 1 and (rest := row.layers - (row.pp - 1) * -(-row.layers // row.pp)) > 0:
+        near("stages that do not divide the layers as equal ones but the last")
+        last = rest
     narrow = row.cells.get("gradient_dtype") == "bf16" or row.bits < 16 or row.source == "megatron_bridge"
     return {"seq_len": row.sequence, "micro_batch_size": row.micro_batch, "micro_batch_num": row.global_batch // (row.dp * row.micro_batch),
             "dtype": "bf16", "fp8": row.bits == 8, "world_size": row.gpus, "tp_size": row.tp, "cp_size": row.cp, "pp_size": row.pp,
@@ -118,7 +122,8 @@ def strategy_of(row, near):
             "zero_state": 1 if row.shards_optimizer else 0, "account_for_embedding_in_pipeline_split": edges,
             "account_for_loss_in_pipeline_split": edges, "grad_reduce_in_bf16": narrow, "use_flash_sdp": not row.half,
             "use_math_sdp": row.half, "cross_entropy_loss_fusion": not row.half, "dispatch_probs": row.experts > 0,
-            "enable_straggler_model": False, "te_version": None if row.half else "2.11.0", **recompute_of(row, near)}
+            "num_layers_in_last_pipeline_stage": last, "enable_straggler_model": False, "te_version": None if row.half else "2.11.0",
+            **recompute_of(row, near)}
 
 
 def seconds_of(text):

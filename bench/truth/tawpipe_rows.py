@@ -4,8 +4,8 @@
   bench/truth/tawpipe_rows.py truth/*.csv --program build/bin/tawpipe --out tawpipe.csv
   bench/truth/tawpipe_rows.py --json truth.json --out tawpipe.csv    # of a run that is there already
 
-The memory is of the kind that the row's source prints: allocated or reserved. One who is beside it the device's (nvidia-smi) is not
-needed by score.py.
+The memory is of the kind that the row's source prints: reserved, or allocated. Which rows tawpipe itself calls out of memory, with
+CUDA's context and NCCL, stands in docs/accuracy_memory.md: score.py compares all tools' figures with the device's memory.
 Not: a score (score.py).
 """
 import argparse

@@ -15,18 +15,21 @@ from score import COLUMNS, device
 
 # Whose software ran the rows, and the licence of the repository or paper that they were read from (README.md of the tables).
 SOURCES = {"mlperf": ("", "Apache-2.0"), "megatron_bridge": ("Megatron-LM", "Apache-2.0"), "dgxc_benchmarking": ("Megatron-LM", "MIT"),
-           "llm_foundry": ("Composer", "Apache-2.0"), "zero_bubble": ("Megatron-LM", "paper"), "simumax_b200": ("Megatron-LM", "Apache-2.0"),
-           "torchtitan": ("torchtitan", "BSD-3-Clause"), "megatron_lm": ("Megatron-LM", "BSD-3-Clause"), "primus_pipeline": ("Primus", "MIT"),
+           "llm_foundry": ("Composer", "Apache-2.0"), "zero_bubble": ("Megatron-LM", "paper"),
+           "simumax_b200": ("Megatron-LM", "Apache-2.0"),
+           "torchtitan": ("torchtitan", "BSD-3-Clause"), "megatron_lm": ("Megatron-LM", "BSD-3-Clause"),
+           "primus_pipeline": ("Primus", "MIT"),
            "korthikanti_table5": ("Megatron-LM", "Apache-2.0"), "internevo": ("InternEvo", "Apache-2.0"), "dgxc_jax": ("JAX", "MIT"),
            "nemo_2407": ("Megatron-LM", "Apache-2.0"), "straggler_analysis": ("", "Apache-2.0"), "llama3_paper": ("Meta", "paper"),
            "deepseek_profile": ("DeepSeek", "none found")}
 RELEASED = ("megatron_bridge", "dgxc_benchmarking", "nemo_2407")  # whose id ends in the release
 # Sizes of published models beside the tables' columns: of a head, of experts, of a shared expert; dense layers before the experts.
-MODELS = {"deepseek_v3_4moe": ("", 2048, 2048, 0), "deepseek_v3": ("", 2048, 2048, 3), "deepseekv3_l4": ("", 2048, 2048, 1), "deepseekv2_l4": ("", 1536, 3072, 1),
+MODELS = {"deepseek_v3_4moe": ("", 2048, 2048, 0), "deepseek_v3": ("", 2048, 2048, 3), "deepseekv3_l4": ("", 2048, 2048, 1),
+          "deepseekv2_l4": ("", 1536, 3072, 1),
           "qwen3_235b_a22b": (128, 1536, "", ""), "qwen3_30b_a3b": (128, 768, "", ""), "gpt_oss_120b": (64, 2880, "", ""),
           "grok1": (128, 32768, "", "")}
 GRAPHS = (("iteration", r"full_cuda_graph=1|cuda_graph_impl=full_iteration|cuda_graph_impl=local.*scope=full_iteration"),
-          ("layers", r"cuda_graph_impl=local|mcore_cuda_graph=1|layer_cuda_graph=1"), ("parts", r"cuda_graph_impl=transformer_engine"),
+          ("layers", r"cuda_graph_impl=local|mcore_cuda_graph=1|layer_cuda_graph=1"), ("parts", "cuda_graph_impl=transformer_engine"),
           ("none", r"cuda_graph_impl=none|full_cuda_graph=0|mcore_cuda_graph=0"))
 OVERLAPS = (("grad_reduce", "overlap_grad_reduce=1"), ("param_gather", "overlap_param_gather=1"), ("tensor", "tp_comm_overlap=1|async_tp=1"),
             ("pipeline", "overlap_p2p=1|p2p overlap"), ("experts", "moe_a2a_overlap=True"))
