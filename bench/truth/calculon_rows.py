@@ -105,7 +105,8 @@ def adapter(path):
         import calculon
         from calculon.llm import Llm
     except ImportError as error:
-        sys.exit(f"calculon_rows.py: {error}; give --path CLONE of github.com/calculon-ai/calculon, and have its numpy")
+        sys.exit(f"calculon_rows.py: {error}; give --path CLONE of github.com/calculon-ai/calculon, with numpy and psutil "
+                 "(PyPI's calculon is another program)")
     root = pathlib.Path(path or pathlib.Path(calculon.__file__).parent.parent)
     if not (root / "systems").is_dir():
         sys.exit(f"calculon_rows.py: no systems/ in {root}; its package has none, so give --path CLONE")
