@@ -70,7 +70,8 @@ std::optional<DeviceSpec> device_of(const std::string& hardware) {
   return std::nullopt;
 }
 
-/// Nodes of 8 GPUs with an adapter each, or as the row says; NVL72 is one node of as many as divide the GPUs, and its
+/// Nodes of 8 GPUs with an adapter each, or as the row says; NVL72, whose hosts have 4 GPUs, is one node of as many as
+/// divide the GPUs, and its
 /// link to the host is NVLink-C2C of 900 GB/s both ways together (Transformer Engine, docs,
 /// features, other_optimizations/cpu_offloading).
 Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
@@ -78,13 +79,14 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
   const bool rack = device.name.starts_with("GB");
   int size = std::min(row.gpus, rack ? 72 : 8);
   while (row.gpus % size != 0) --size;
+  const int hosts = rack ? std::max(1, size / 4) : 1;
   const LinkSpeeds speeds = link_speeds(known);
   return ClusterBuilder{}
       .name(concat(row.gpus, " x ", device.name))
       .device(device)
       .nodes(row.gpus / size)
       .devices_per_node(size)
-      .adapters_per_node(row.adapters > 0 ? row.adapters : size)
+      .adapters_per_node(row.adapters > 0 ? hosts * row.adapters : size)
       .intra_node({speeds.nvlink * usual_nvlinks(known), nccl_latency::nvlink})
       .inter_node({row.adapter_gbits > 0 ? BytesPerSecond{row.adapter_gbits * 1e9 / 8} : speeds.network, nccl_latency::network})
       .host_link({rack ? BytesPerSecond{450e9} : speeds.pcie, speeds.device_pcie_latency})

@@ -22,7 +22,7 @@ struct TruthRow {
   std::string row;  ///< id, "configuration#run"
   std::string hardware;
   int gpus = 0;
-  int adapters = 0;         ///< of a node, to the network; 0: one for each GPU
+  int adapters = 0;          ///< of a host, to the network; 0: one for each GPU
   double adapter_gbits = 0;  ///< Gb/s of each; 0: as is usual with the GPU
   std::string model;
   double params_b = 0;  ///< 10^9 parameters

@@ -89,15 +89,26 @@ void take_memory(TruthRow& row, const Cells& cells) {
   row.reserved_gib = to_number<double>(rest.substr(0, rest.find(' '))).value_or(0);
 }
 
-/// "4 x 100 Gb/s RoCE a node". Other texts of the column say what is usual, or nothing.
-void take_network(TruthRow& row, const std::string& interconnect) {
+/// A host's adapters: "4x100 RoCE" of the column `network`, of Gb/s, or "1600 RoCE", all together; "4 x 100 Gb/s RoCE
+/// a node" of `interconnect`, whose other texts say what is usual, or nothing.
+void take_network(TruthRow& row, const Cells& cells) {
+  const std::string said = cells.optional_text("network");
+  const std::string interconnect = cells.optional_text("interconnect");
+  std::string text = said.substr(0, said.find(' '));
   const std::vector<std::string_view> words = split(interconnect, ' ');
-  if (words.size() < 5 || words[1] != "x" || words[3] != "Gb/s" || !interconnect.ends_with(" a node")) return;
-  const std::optional<int> adapters = to_number<int>(words[0]);
-  const std::optional<double> gbits = to_number<double>(words[2]);
-  if (!adapters || !gbits || *adapters < 1 || !(*gbits > 0)) return;
-  row.adapters = *adapters;
-  row.adapter_gbits = *gbits;
+  if (text.empty() && words.size() > 4 && words[1] == "x" && words[3] == "Gb/s" && interconnect.ends_with(" a node"))
+    text = concat(words[0], "x", words[2]);
+  if (text.empty()) return;
+  const std::size_t times = text.find('x');
+  const int all = times == std::string::npos ? 8 : to_number<int>(text.substr(0, times)).value_or(0);
+  const double gbits = to_number<double>(times == std::string::npos ? text : text.substr(times + 1)).value_or(0);
+  if (all < 1 || !(gbits > 0)) {
+    if (!said.empty())
+      throw cells.fail("network", concat(quote(said), " is none of: 8x400 InfiniBand, 1600 RoCE (Gb/s of a host)"));
+    return;
+  }
+  row.adapters = all;
+  row.adapter_gbits = times == std::string::npos ? gbits / all : gbits;
 }
 
 void check_degrees(const TruthRow& row, const Cells& cells, std::string_view column) {
@@ -143,7 +154,7 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     row.row = cells.text("row");
     row.hardware = cells.text("hardware");
     row.gpus = cells.count("gpus", 0);
-    take_network(row, cells.optional_text("interconnect"));
+    take_network(row, cells);
     row.model = cells.text("model");
     row.params_b = cells.measure("params_b");
     row.layers = cells.count("layers", 0);
