@@ -43,7 +43,7 @@ def main():
         return SKIP
     run(*pip, "--no-deps", wheel, check=True)
     environment = {**os.environ, "PATH": str(user / "bin"), "TAWPIPE_COMMAND": command}
-    tests = ["test_tawpipe.py", "test_fields.py", "test_today.py", "test_experts.py", "test_run_cost.py", "test_command.py"]
+    tests = ["test_tawpipe.py", "test_plan.py", "test_fields.py", "test_today.py", "test_experts.py", "test_run_cost.py", "test_command.py"]
     return max(run(user / "bin/python", source / "tests/python" / test, cwd=work, env=environment).returncode for test in tests)
 
 
