@@ -13,6 +13,7 @@
 #include "tawpipe/answers/read_text.hpp"
 #include "tawpipe/answers/run_given.hpp"
 #include "tawpipe/search/fwd.hpp"
+#include "tawpipe/search/what_fits.hpp"
 
 namespace tawpipe::sim {
 

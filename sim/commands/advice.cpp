@@ -12,26 +12,14 @@ namespace tawpipe::sim {
 
 FlagChanges changes_for(const Problem& asked, const FittingLayout& fitting) {
   FlagChanges changes;
-  const auto change_if = [&](bool differs, const char* flag, std::string value) {
-    if (differs) changes.emplace_back(flag, std::move(value));
-  };
-  const auto change_count = [&](const char* flag, std::int64_t before, std::int64_t now) {
-    change_if(before != now, flag, std::to_string(now));
-  };
-  change_count("--tensor-parallel", asked.mesh.tensor, fitting.mesh.tensor);
-  change_count("--context-parallel", asked.mesh.context, fitting.mesh.context);
-  const auto experts = [](const Mesh& mesh) { return mesh.whole_experts ? mesh.expert_parts() : 1; };
-  change_count("--expert-parallel", experts(asked.mesh), experts(fitting.mesh));
-  change_count("--data-parallel", asked.mesh.data, fitting.mesh.data);
-  const bool other_layers = fitting.recompute_layers != asked.model->recompute_layers;
-  change_if(asked.recomputes.empty() && (fitting.recompute != asked.recompute || other_layers), "--recompute",
-            std::string{name(fitting.recompute)});
-  change_if(fitting.sharding != asked.sharding, "--shard-states", std::string{name(fitting.sharding)});
-  if (asked.microbatch_sizes.size() == 1) {
-    change_count("--microbatch", asked.microbatch_sizes[0], fitting.summary.microbatch_size);
+  for (const char* const name : {"tensor-parallel", "context-parallel", "expert-parallel", "data-parallel", "recompute",
+                                 "shard-states", "microbatch", "loss-chunk", "offload"}) {
+    const JobField& field = job_field(name);
+    if (field.value.of_model && !asked.model) continue;
+    const std::string before = field.value.print(field, asked);
+    std::string now = field.value.print(field, fitting.problem);
+    if (before != now && before != "auto") changes.emplace_back(concat("--", name), std::move(now));
   }
-  change_count("--loss-chunk", asked.model->loss_chunk, fitting.loss_chunk);
-  change_if(!(fitting.offload == asked.offload), "--offload", name(fitting.offload));
   if (!fitting.all_run) {
     changes.emplace_back("--schedules", entry_label(fitting.choice));
     changes.emplace_back("--option", "");  // the entry has them

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../request.hpp"
+#include "tawpipe/search/what_fits.hpp"
 
 namespace tawpipe::sim {
 

@@ -101,15 +101,16 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) json["results"].push_back(compared_json(problem, results[i], bound));
     if (fitting) {
-      json["fits"] = {{"tensor", fitting->mesh.tensor},
-                      {"context", fitting->mesh.context},
-                      {"data", fitting->mesh.data},
-                      {"expert_parallel", fitting->mesh.whole_experts ? fitting->mesh.expert_parts() : 1},
-                      {"recompute", std::string{name(fitting->recompute)}},
-                      {"offload", name(fitting->offload)},
-                      {"shard_states", name(fitting->sharding)},
+      const Problem& fits = fitting->problem;
+      json["fits"] = {{"tensor", fits.mesh.tensor},
+                      {"context", fits.mesh.context},
+                      {"data", fits.mesh.data},
+                      {"expert_parallel", fits.mesh.whole_experts ? fits.mesh.expert_parts() : 1},
+                      {"recompute", std::string{name(fits.recompute)}},
+                      {"offload", name(fits.offload)},
+                      {"shard_states", name(fits.sharding)},
                       {"microbatch", fitting->summary.microbatch_size},
-                      {"loss_chunk", fitting->loss_chunk},
+                      {"loss_chunk", fits.model ? fits.model->loss_chunk : 0},
                       {"schedule", fitting->summary.schedule},
                       {"command", changed_command(request.arguments, changes_for(problem, *fitting))}};
     }

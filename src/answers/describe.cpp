@@ -155,12 +155,7 @@ std::string describe_problem(const Problem& problem, const Workload* work, bool 
                         format_count(problem.sequence));
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
                                      : fmt::format("{} sequences a step", format_count(problem.global_batch));
-    if (recompute) {
-      text += fmt::format(", recomputation {}",
-                          problem.recomputes.size() > 1
-                              ? "auto"
-                              : recompute_text({problem.recompute, model.recompute_layers, model.recompute_parts}));
-    }
+    if (recompute) text += concat(", recomputation ", recompute_text(problem));
     if (problem.offload.any()) text += fmt::format(", offload {}", name(problem.offload));
     if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
     text += '\n';

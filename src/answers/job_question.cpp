@@ -17,6 +17,7 @@
 #include "tawpipe/frameworks/trainer_lines.hpp"
 #include "tawpipe/frameworks/yaml_job.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/search/recompute_text.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/topology/devices.hpp"
 
@@ -98,21 +99,6 @@ ScheduleChoice named_schedule(const JobQuestion& request, std::string_view other
   ScheduleChoice choice{request.schedule, parse_options(request.options)};
   shipped().check(choice.schedule, choice.options);
   return choice;
-}
-
-RecomputeText parse_recompute_text(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const std::string policy = text.substr(0, colon);
-  if (colon == std::string::npos || (policy != "full" && policy != "selective")) return {.policy = parse_recompute(text)};
-  if (policy == "selective") return {.policy = Recompute::selective, .parts = parse_recompute_parts(text.substr(colon + 1))};
-  return {.policy = Recompute::full, .layers = parse_whole<int>(text.substr(colon + 1), "--recompute full:LAYERS", 1)};
-}
-
-std::string recompute_text(const RecomputeText& flag) {
-  const std::string policy{name(flag.policy)};
-  if (flag.policy == Recompute::full && flag.layers > 0) return concat(policy, ":", flag.layers);
-  if (flag.policy == Recompute::selective && flag.parts.any()) return concat(policy, ":", name(flag.parts));
-  return policy;
 }
 
 namespace {

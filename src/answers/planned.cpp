@@ -259,7 +259,8 @@ std::optional<Bytes> least_needed(const PlanResult& result) {
 std::string recompute_text(const PlanRequest& request, const Plan& plan) {
   const int layers = plan.layout.recompute_layers;
   const Transformer& model = *request.problem.model;
-  return recompute_text({plan.layout.recompute, layers > 0 ? layers : model.recompute_layers, model.recompute_parts});
+  return recompute_text(
+      RecomputeText{plan.layout.recompute, layers > 0 ? layers : model.recompute_layers, model.recompute_parts});
 }
 
 std::string layout_text(const Plan& plan) { return layout_words(plan.layout.mesh, plan.choice); }

@@ -11,7 +11,6 @@ struct MeasuredStep;
 struct PlanAnswer;
 struct Planned;
 struct PlanQuestion;
-struct RecomputeText;
 struct RunAnswer;
 struct RunGiven;
 struct Shares;

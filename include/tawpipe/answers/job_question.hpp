@@ -11,6 +11,7 @@
 
 #include "tawpipe/search/job_fields.hpp"
 #include "tawpipe/search/problem.hpp"
+#include "tawpipe/search/recompute_text.hpp"
 
 namespace tawpipe::inline v0::answers {
 
@@ -76,17 +77,6 @@ std::string assumed_device(const Problem& problem);
 std::string describe(const Problem& problem, const Workload* work = nullptr);
 /// The same without what is computed again, where that is a part of the answer.
 std::string describe_question(const Problem& problem);
-/// The field `recompute`: none, selective, selective:PARTS (none: its own choice), full, or full:LAYERS of
-/// each stage (0: all).
-struct RecomputeText {
-  Recompute policy = Recompute::none;
-  int layers = 0;
-  RecomputeParts parts = {};
-};
-/// @throws InputError  for anything else
-RecomputeText parse_recompute_text(const std::string& text);
-/// The same as text, "full:4", "selective:mlp".
-std::string recompute_text(const RecomputeText& recompute);
 
 /// Adds the cost model in words, the assumed device if there is one, and notes.
 void add_cost(nlohmann::ordered_json& json, const Problem& problem);

@@ -255,17 +255,4 @@ struct Chosen {
 /// Told of a schedule that needs more memory than there is under any timing.
 using HopelessSchedule = FunctionRef<void(const Schedule&)>;
 
-/// A layout that fits, with its fastest schedule and its prediction.
-struct FittingLayout {
-  ScheduleChoice choice;
-  Mesh mesh;
-  Recompute recompute = Recompute::full;
-  int recompute_layers = 0;  ///< as Transformer's
-  Offload offload = {};
-  StateSharding sharding = StateSharding::optimizer;
-  int loss_chunk = 0;  ///< as Transformer's
-  Summary summary;
-  bool all_run = true;  ///< each of the problem's schedules can be built so
-};
-
 }  // namespace tawpipe

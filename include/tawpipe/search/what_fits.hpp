@@ -10,6 +10,14 @@
 
 namespace tawpipe::inline v0 {
 
+/// A change of a problem with which something fits, with its fastest schedule and its prediction.
+struct FittingLayout {
+  Problem problem;  ///< as asked, with its mesh, recomputation, microbatch, sharding, offload and loss in chunks
+  ScheduleChoice choice;
+  Summary summary;
+  bool all_run = true;  ///< each of the problem's schedules can be built so
+};
+
 /// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
 /// parallelism, then data parallelism, each without, with selective and with full recomputation; then on each mesh
 /// as few as needed of that, states shared out further, microbatches of one sequence, a loss in
@@ -66,21 +74,16 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
 inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry, bool any = false) {
   std::optional<FittingLayout> best;
   bool all_run = true;
-  const Transformer model = problem.model.value_or(Transformer{});
   for (const ScheduleChoice& choice : problem.schedules) {
     try {
       if (any && best) break;
       std::optional<Chosen> chosen = choose_fitting(problem, choice, registry, any);
       if (!chosen || (best && best->summary.makespan <= chosen->summary.makespan)) continue;
       Chosen& next = *chosen;
-      best = FittingLayout{.choice = std::move(next.choice),
-                           .mesh = problem.mesh,
-                           .recompute = next.recompute,
-                           .recompute_layers = next.recompute_layers > 0 ? next.recompute_layers : model.recompute_layers,
-                           .offload = problem.offload,
-                           .sharding = problem.sharding,
-                           .loss_chunk = model.loss_chunk,
-                           .summary = std::move(next.summary)};
+      best = FittingLayout{.problem = problem, .choice = std::move(next.choice), .summary = std::move(next.summary)};
+      best->problem.recompute = next.recompute;
+      if (next.recompute_layers > 0) best->problem.model->recompute_layers = next.recompute_layers;
+      best->problem.microbatch_sizes = {best->summary.microbatch_size};
     } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       all_run = false;
     }

@@ -139,8 +139,8 @@ TEST_CASE("an own model is cut by the times of its parts, and its states go to h
   CHECK_FALSE(predict(one, shipped()).fits());
   const auto fitting = find_fitting_layout(one, shipped());
   REQUIRE(fitting);
-  CHECK(fitting->offload.optimizer);
-  CHECK(fitting->mesh.is_plain());
+  CHECK(fitting->problem.offload.optimizer);
+  CHECK(fitting->problem.mesh.is_plain());
 }
 
 TEST_CASE("what only a transformer has is refused for an own model, with what serves") {

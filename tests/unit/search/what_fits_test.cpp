@@ -22,10 +22,10 @@ TEST_CASE("Llama-3 70B at 32,768 tokens on four nodes of eight H100 fits with te
   for (const ScheduleChoice& choice : problem.schedules) CHECK(!Predictor(problem, shipped()).best(choice).fits());
   const std::optional<FittingLayout> fitting = find_fitting_layout(problem, shipped());
   REQUIRE(fitting.has_value());
-  CHECK(fitting->mesh.tensor > 1);
-  CHECK(fitting->mesh.tensor <= 8);
+  CHECK(fitting->problem.mesh.tensor > 1);
+  CHECK(fitting->problem.mesh.tensor <= 8);
   CHECK(fitting->summary.out_of_memory.empty());
-  problem.mesh = fitting->mesh;
+  problem.mesh = fitting->problem.mesh;
   CHECK(predict(problem, shipped()).fits());
   problem.model.reset();
   CHECK(!find_fitting_layout(problem, shipped()).has_value());
@@ -45,14 +45,14 @@ TEST_CASE("on a given mesh no more is changed than is needed") {
   CHECK(!predict(problem, shipped()).fits());
   const std::optional<FittingLayout> fitting = find_fitting_layout(problem, shipped());
   REQUIRE(fitting.has_value());
-  CHECK(fitting->mesh == problem.mesh);
+  CHECK(fitting->problem.mesh == problem.mesh);
   CHECK(fitting->choice.schedule == "gpipe");
-  CHECK(fitting->recompute == Recompute::full);
-  CHECK(fitting->sharding == problem.sharding);
+  CHECK(fitting->problem.recompute == Recompute::full);
+  CHECK(fitting->problem.sharding == problem.sharding);
   CHECK(fitting->summary.microbatch_size == 4);
-  CHECK(fitting->loss_chunk == 0);
+  CHECK(fitting->problem.model->loss_chunk == 0);
   CHECK(fitting->all_run);
-  problem.recompute = fitting->recompute;
+  problem.recompute = fitting->problem.recompute;
   CHECK(predict(problem, shipped()).fits());
 }
 
@@ -69,11 +69,11 @@ TEST_CASE("states are shared out further where data parallelism is given") {
   CHECK(!predict(problem, shipped()).fits());
   const std::optional<FittingLayout> fitting = find_fitting_layout(problem, shipped());
   REQUIRE(fitting.has_value());
-  CHECK(fitting->mesh == problem.mesh);
-  CHECK(fitting->sharding == StateSharding::parameters);
-  CHECK(fitting->recompute == problem.recompute);
-  problem.sharding = fitting->sharding;
-  problem.model->loss_chunk = fitting->loss_chunk;
+  CHECK(fitting->problem.mesh == problem.mesh);
+  CHECK(fitting->problem.sharding == StateSharding::parameters);
+  CHECK(fitting->problem.recompute == problem.recompute);
+  problem.sharding = fitting->problem.sharding;
+  problem.model->loss_chunk = fitting->problem.model->loss_chunk;
   CHECK(predict(problem, shipped()).fits());
 }
 

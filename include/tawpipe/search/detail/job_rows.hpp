@@ -12,6 +12,7 @@
 
 #include "tawpipe/search/detail/field_values.hpp"
 #include "tawpipe/search/job_field.hpp"
+#include "tawpipe/search/recompute_text.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -114,12 +115,22 @@ inline std::vector<JobField> make_job_fields() {
       row("microbatches", problem, "N", "Microbatches of one iteration, in place of --global-batch",
           {.kind = FieldKind::tokens, .traits = of_plan}),
       row("microbatch", problem, "N|auto", "Sequences of one microbatch, or auto: the fastest that fits (default {})",
-          {.value = {.words = {"auto"}}, .aliases = "mbs micro-batch-size", .searched = "auto", .traits = of_plan}),
+          {.value = {.words = {"auto"},
+                     .print =
+                         [](const JobField&, const Problem& p) {
+                           return p.microbatch_sizes.size() == 1 ? concat(p.microbatch_sizes[0]) : std::string{"auto"};
+                         }},
+           .aliases = "mbs micro-batch-size",
+           .searched = "auto",
+           .traits = of_plan}),
       row("recompute", problem, "POLICY",
           "Activations computed again in the backward: none, selective, full, full:N (of the first N layers of each\n"
           "stage), selective:PART,... (of core_attn, mlp, layernorm, activation), or auto: as is fastest and fits\n"
           "(default {})",
-          {.value = {.words = names_of<Recompute, recompute_policies>()}, .searched = "any", .traits = of_plan}),
+          {.value = {.words = names_of<Recompute, recompute_policies>(),
+                     .print = [](const JobField&, const Problem& p) { return recompute_text(p); }},
+           .searched = "any",
+           .traits = of_plan}),
       row("tensor-parallel", layout, "N", "Devices that split each matrix product (default {})",
           {.kind = FieldKind::count,
            .standard = "1",
