@@ -120,14 +120,6 @@ Comparison compare(const answers::JobQuestion& request, const std::vector<std::s
   return found;
 }
 
-/// The question with the names of values, for the commands that are shown.
-answers::PlanQuestion named(answers::PlanQuestion question) {
-  answers::JobQuestion& job = question.job;
-  if (!job.has("cluster") && job.cluster_value) job.set("cluster", job.cluster_value->name());
-  if (!job.has("model") && job.model_value) job.set("model", job.model_value->name);
-  return question;
-}
-
 /// The answer's JSON, as the command writes it, its text, and why there is no plan. Ctrl-C ends the search with the best so
 /// far.
 nb::tuple planned(const answers::PlanQuestion& given) {
@@ -138,7 +130,7 @@ nb::tuple planned(const answers::PlanQuestion& given) {
     const nb::gil_scoped_release released;
     const SignalsEndComputations watched{true};
     const answers::PlanAnswer found = answers::answer(
-        named(given), [&](const PlanProgress&, const answers::Planned&, std::string_view) { return !watched(); });
+        given, [&](const PlanProgress&, const answers::Planned&, std::string_view) { return !watched(); });
     json = to_json(found).dump(2) + "\n";
     text = to_text(found, {});
     complaint = found.complaint();
@@ -153,7 +145,7 @@ nb::tuple bounded(const answers::PlanQuestion& given) {
   answers::BoundAnswer found;
   {
     const nb::gil_scoped_release released;
-    found = answers::answer_bound(named(given), {});
+    found = answers::answer_bound(given, {});
   }
   return nb::make_tuple(to_python(found.json), found.text, found.complaint);
 }
@@ -184,6 +176,7 @@ void bind_plan(nb::module_& module) {
       .def_rw("budget", &answers::PlanQuestion::budget)
       .def_rw("seconds", &answers::PlanQuestion::seconds)
       .def_rw("threads", &answers::PlanQuestion::threads)
+      .def_rw("devices", &answers::PlanQuestion::devices)
       .def_rw("what_if", &answers::PlanQuestion::what_if)
       .def_rw("today", &answers::PlanQuestion::today)
       .def_rw("args", &answers::PlanQuestion::args)

@@ -92,13 +92,18 @@ class Comparison(Table):
 
 
 class Plans(Table):
-    """Ways to train, the fastest first: a dict for each with the keys of `plans` in `tawpipe plan --json` (docs/output.md)."""
+    """Ways to train, the fastest first: a dict for each with the keys of `plans` in `tawpipe plan --json` (docs/output.md).
+
+    With `devices` the best for each number of devices.
+    """
 
     def __init__(self, answer: str, text: str, complaint: str):
         self._json = answer
         self.answer: dict = json.loads(answer)
         """All keys of `tawpipe plan --json`."""
-        super().__init__(self.answer["plans"], ["schedule", "axes", "microbatch_size", "recompute", "makespan_s",
+        self._searches: list = self.answer.get("by_devices", [self.answer])
+        plans = [plan for one in self._searches for plan in one["plans"]]
+        super().__init__(plans, ["ranks"] * (len(self._searches) > 1) + ["schedule", "axes", "microbatch_size", "recompute", "makespan_s",
                                            "tokens_per_device_per_second", "mfu"])
         self.complaint: str = complaint
         """Why there is no plan; empty where there is one."""
@@ -107,12 +112,12 @@ class Plans(Table):
     @property
     def proven_best(self) -> bool:
         """Nothing in the space is faster."""
-        return self.answer["proven_best"]
+        return all(one["proven_best"] for one in self._searches)
 
     @property
     def stopped(self) -> bool:
         """Ctrl-C ended the search: these are the best so far."""
-        return self.answer["stopped"]
+        return any(one["stopped"] for one in self._searches)
 
     @property
     def pareto(self) -> Table:
@@ -315,7 +320,8 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
 
 
 def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 0, schedules: Sequence[str] = (),
-         options: Options | None = None, pipeline_parallel: int = 0, run: Options | None = None, what_if: Sequence[str] = (), today: str | os.PathLike | None = None,
+         options: Options | None = None, pipeline_parallel: int = 0, run: Options | None = None, devices: str = "",
+         what_if: Sequence[str] = (), today: str | os.PathLike | None = None,
          args: Sequence[str] = (), env: Mapping[str, str] | None = None, strict: bool = False, vocab_size: int = 0,
          step_time: str = "", emit: str | None = None, top: int = 5, budget: int = 0, seconds: int = 0, threads: int = 0,
          **fields: Field) -> Plans:
@@ -328,6 +334,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 
         pipeline_parallel: The schedule's own devices; 0: any.
         run: More fields, of a whole run: with `train_tokens` the answer's "run" has its days, device-hours, price, energy and
             what failures take (docs/run_cost.md).
+        devices: "8..64": the best for each number of devices, by doubling.
         what_if: Changes of the cluster that are searched too (`Plans.what_if`): "nodes=8", "network=800Gbps", "device=B200",
             "cluster=hgx-b200x4", several with commas between, with "price=5USD"; "catalogue" for what is usually asked.
         today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a log that begins with its
@@ -354,7 +361,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, tokens: int = 
     question.env = [f"{name}={value}" for name, value in (env or {}).items()]
     question.strict = bool(strict)
     _put(question, pipeline_parallel=pipeline_parallel, tokens=tokens, emit=emit or "", top=top, budget=budget,
-         seconds=seconds, threads=threads, today=_path("today", today) if today is not None else "", vocab_size=vocab_size,
+         seconds=seconds, threads=threads, devices=devices, today=_path("today", today) if today is not None else "", vocab_size=vocab_size,
          step_time=step_time)
     return Plans(*_core.plan(question))
 

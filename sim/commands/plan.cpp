@@ -21,9 +21,7 @@
 #include "output.hpp"
 #include "plan.hpp"
 #include "plan_page.hpp"
-#include "tawpipe/answers/nodes.hpp"
 #include "tawpipe/answers/plan_answer.hpp"
-#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/stop.hpp"
 #include "tawpipe/report/progress.hpp"
 
@@ -124,60 +122,6 @@ class PlanDisplay {
   ::_exit(code);
 }
 
-/// Numbers of devices by doubling, from the first of --devices FROM..TO to the last.
-std::vector<int> devices_of(const PlanFlags& flags, int node) {
-  const auto dots = flags.devices.find("..");
-  const auto number = [&](const std::string& text) { return parse_whole<int>(text, "--devices", 1); };
-  const int from = number(flags.devices.substr(0, dots));
-  const int to = dots == std::string::npos ? from : number(flags.devices.substr(dots + 2));
-  if (to < from || from % node != 0) {
-    throw InputError(concat("--devices ", quote(flags.devices), " must be FROM..TO, multiples of the ", node,
-                            " devices of a node, such as ", node, "..", 8 * node));
-  }
-  std::vector<int> counts;
-  for (std::int64_t count = from; count <= to; count *= 2) counts.push_back(static_cast<int>(count));
-  return counts;
-}
-
-/// The plans of all searches that no other beats in devices, time and memory.
-Json front_of(const Json& searches) {
-  Json all = Json::array();
-  for (const Json& one : searches) {
-    for (const Json& plan : one["pareto"]) all.push_back(plan);
-  }
-  const auto beats = [](const Json& a, const Json& b) {
-    bool better = false;
-    for (const char* key : {"devices", "makespan_s", "memory_bytes"}) {
-      if (a[key] > b[key]) return false;
-      better = better || a[key] < b[key];
-    }
-    return better;
-  };
-  Json front = Json::array();
-  for (const Json& plan : all) {
-    if (std::none_of(all.begin(), all.end(), [&](const Json& other) { return beats(other, plan); })) front.push_back(plan);
-  }
-  return front;
-}
-
-/// The problem of each number of devices, or what is wrong with any, before the first search.
-std::vector<PlanFlags> flags_of_devices(const PlanFlags& flags) {
-  const Cluster cluster = resolve_plan(flags).problem.cluster;
-  const int node = cluster.devices_in(NodeId{0});
-  std::vector<PlanFlags> all;
-  for (const int devices : devices_of(flags, node)) {
-    all.push_back(flags);
-    all.back().job.set("cluster", with_nodes(flags.job.text("cluster"), devices / node));
-    all.back().top = 1;
-    for (const std::string_view format : split(flags.job.text("gemm-format"), ',')) {
-      PlanFlags one = all.back();
-      one.job.set("gemm-format", std::string{format});
-      resolve_plan(one);
-    }
-  }
-  return all;
-}
-
 constexpr const char* nothing_found = "the search was stopped before it found anything that fits the devices' memory";
 
 /// Where a search was stopped before there was anything to tell of it.
@@ -190,27 +134,9 @@ int say_nothing(std::optional<OutputFile>& file) {
   return findings;
 }
 
-/// --devices: the best for each number of devices. @param draws  whether there is time for the page
-int tell_devices(const PlanFlags& flags, const std::vector<Planned>& all, std::optional<OutputFile>& file, ReportFile& report,
-                 bool draws) {
-  Json json;
-  json["by_devices"] = Json::array();
-  for (const Planned& one : all) json["by_devices"].push_back(result_json(one));
-  json["pareto"] = front_of(json["by_devices"]);
-  if (file) {
-    (*file)(json.dump(2) + "\n");
-    file->finish();
-  }
-  if (!any_standard_output({{"--json", flags.json}, {"--report", flags.report}})) {
-    print(devices_table(all, terminal_style()));
-  }
-  if (all.back().result.stopped) std::fputs("tawpipe: the search was stopped; what is shown is the best so far\n", stderr);
-  if (report) write_plan_page(report, all, std::move(json), {}, draws);
-  return std::any_of(all.begin(), all.end(), [](const Planned& one) { return !one.result.plans.empty(); }) ? ok : findings;
-}
-
 int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<OutputFile>& file, ReportFile& report,
                 bool draws) {
+  const bool several = !answer.by_devices.empty();
   if (file) {
     (*file)(to_json(answer).dump(2) + "\n");
     file->finish();
@@ -220,14 +146,17 @@ int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<
     answer.emitted ? write_output("-", text) : print(text);  // settings are for another program
   }
   const bool found = answer.complaint().empty();
-  if (!found) std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);
-  if (found && answer.emitted && answer.stopped())
-    std::fputs("tawpipe: the search was stopped; the settings are of the best so far\n", stderr);
+  if (!found && !several) std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);  // a table says it
+  if (answer.stopped() && (several || (found && answer.emitted))) {
+    const char* const what = several ? "what is shown is the best so far" : "the settings are of the best so far";
+    std::fputs(fmt::format("tawpipe: the search was stopped; {}\n", what).c_str(), stderr);
+  }
   if (report) {
     const Today* const today = answer.today ? &*answer.today : nullptr;
-    write_plan_page(
-        report, {answer.planned}, to_json(answer),
-        found ? verdict_text(answer.planned, answer.planned.verdict(), today) : concat("No plan: ", answer.complaint()), draws);
+    const std::string verdict = several ? ""
+                                : found ? verdict_text(answer.planned, answer.planned.verdict(), today)
+                                        : concat("No plan: ", answer.complaint());
+    write_plan_page(report, several ? answer.by_devices : std::vector{answer.planned}, to_json(answer), verdict, draws);
   }
   return found ? ok : findings;
 }
@@ -235,13 +164,6 @@ int tell_answer(const PlanFlags& flags, const PlanAnswer& answer, std::optional<
 }  // namespace
 
 int run_plan(const PlanFlags& flags) {
-  const bool several = !flags.devices.empty();
-  if (several && !(flags.today.empty() && flags.emit.empty())) {
-    throw InputError("--today and --emit are of one number of devices; leave out --devices");
-  }
-  if (several && !flags.what_if.empty()) {
-    throw InputError("--what-if nodes=N is of more nodes too; leave out --devices");
-  }
   check_outputs({{"--json", flags.json}, {"--report", flags.report}});
   std::optional<OutputFile> file;
   if (!flags.json.empty()) file.emplace(flags.json);
@@ -249,30 +171,16 @@ int run_plan(const PlanFlags& flags) {
   const InterruptEndsSearch interrupt;
   PlanDisplay display;
   std::optional<PlanAnswer> answer;
-  const bool ended = display.run([&] {
-    if (!several) {
-      answer.emplace(answers::answer(flags, std::ref(display)));
-      return;
-    }
-    for (const PlanFlags& one : flags_of_devices(flags)) {
-      const int devices = resolve_plan(one).problem.cluster.ranks();
-      Planned found = search_plans(one, concat("planning ", devices), std::ref(display));
-      const bool stopped = found.result.stopped;
-      display.keep(std::move(found));
-      if (stopped) break;
-    }
-  });
+  const bool ended = display.run(
+      [&] { answer.emplace(answers::answer(flags, std::ref(display), [&](const Planned& one) { display.keep(one); })); });
+  if (ended) return tell_answer(flags, *answer, file, report, true);
   try {
-    if (!ended && display.best()) display.done().push_back(*std::move(display.best()));
+    if (display.best()) display.done().push_back(*std::move(display.best()));
     const std::vector<Planned>& done = display.done();
-    const int code = done.empty() && !answer ? say_nothing(file)
-                     : several               ? tell_devices(flags, done, file, report, ended)
-                     : ended                 ? tell_answer(flags, *answer, file, report, true)
-                                             : tell_answer(flags, answer_so_far(done.back()), file, report, false);
-    if (!ended) leave(code);
-    return code;
+    leave(done.empty() ? say_nothing(file)
+                       : tell_answer(flags, flags.devices.empty() ? answer_so_far(done.back()) : answer_so_far(done), file,
+                                     report, false));
   } catch (const Error& error) {
-    if (ended) throw;
     complain(error.what());
     leave(bad_input);
   }

@@ -12,9 +12,8 @@ using namespace answers;
 
 /// A question, and where the answer goes.
 struct PlanFlags : PlanQuestion {
-  std::string devices;  ///< --devices FROM..TO
-  std::string json;     ///< a file, or "-" for standard output
-  std::string report;   ///< a file
+  std::string json;    ///< a file, or "-" for standard output
+  std::string report;  ///< a file
 };
 
 /// A lower bound on the time of any schedule for the problem of the flags. @throws InputError  for

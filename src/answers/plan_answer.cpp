@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plan_changes.hpp"
+#include "plan_devices.hpp"
 #include "plan_runnable.hpp"
 #include "tawpipe/answers/run_answer.hpp"
 #include "tawpipe/answers/schedule_entries.hpp"
@@ -233,7 +234,30 @@ JobQuestion usual_job(const PlanQuestion& question) {
   return usual;
 }
 
-PlanAnswer answer(PlanQuestion question, const PlanWatch& watch) {
+namespace {
+
+/// The best of each number of devices, as far as it came.
+PlanAnswer answer_devices(const PlanQuestion& question, const PlanWatch& watch, const PlanEnded& ended) {
+  if (!(question.today.empty() && question.emit.empty()))
+    throw InputError("--today and --emit are of one number of devices; leave out --devices");
+  if (!question.what_if.empty()) throw InputError("--what-if nodes=N is of more nodes too; leave out --devices");
+  std::vector<Planned> all;
+  for (const PlanQuestion& one : questions_of_devices(question)) {
+    const int devices = resolve_plan(one).problem.cluster.ranks();
+    all.push_back(search_plans(one, concat("planning ", devices), watch));
+    if (ended) ended(all.back());
+    if (all.back().result.stopped) break;
+  }
+  return {.planned = all.front(), .by_devices = std::move(all)};
+}
+
+}  // namespace
+
+PlanAnswer answer(PlanQuestion question, const PlanWatch& watch, const PlanEnded& ended) {
+  if (!question.devices.empty()) return answer_devices(question, watch, ended);
+  JobQuestion& job = question.job;  // with the names of values, for the commands that are shown
+  if (!job.has("cluster") && job.cluster_value) job.set("cluster", job.cluster_value->name());
+  if (!job.has("model") && job.model_value) job.set("model", job.model_value->name);
   std::optional<TodayFile> today;
   std::optional<Framework> framework;
   if (!question.today.empty()) framework = (today = read_today(question))->framework;
@@ -258,7 +282,7 @@ PlanAnswer answer(PlanQuestion question, const PlanWatch& watch) {
     throw InputError("--what-if is of the cluster as it is planned for; leave out --emit and --today");
   if (today) take_optimizer(today->job, question.job);
   std::vector<WhatIf> entries = question.what_if.empty() ? std::vector<WhatIf>{} : what_if_entries(question);
-  PlanAnswer found{.planned = search_plans(question, "planning", watch, framework), .today = {}, .emitted = {}, .what_if = {}};
+  PlanAnswer found{.planned = search_plans(question, "planning", watch, framework)};
   found.planned.framework = framework;
   const auto tell_switches = [&](Planned& planned, const Plan& plan) {
     PlanQuestion plain = question;
@@ -296,7 +320,7 @@ PlanAnswer answer(PlanQuestion question) {
 
 PlanAnswer answer_so_far(Planned best) {
   best.result.stopped = true;
-  PlanAnswer answer{.planned = std::move(best), .today = {}, .emitted = {}, .what_if = {}};
+  PlanAnswer answer{.planned = std::move(best)};
   if (answer.planned.question.emit.empty()) return answer;
   const Framework framework = parse_framework(answer.planned.question.emit);
   if (!cannot_run_best(framework, answer.planned).empty()) throw InputError(ended_before(framework));
@@ -304,7 +328,10 @@ PlanAnswer answer_so_far(Planned best) {
   return answer;
 }
 
+PlanAnswer answer_so_far(std::vector<Planned> all) { return {.planned = all.front(), .by_devices = std::move(all)}; }
+
 nlohmann::ordered_json to_json(const PlanAnswer& answer) {
+  if (!answer.by_devices.empty()) return devices_json(answer.by_devices);
   nlohmann::ordered_json json = result_json(answer.planned);
   if (!answer.what_if.empty()) json["what_if"] = what_if_json(answer.planned, answer.what_if);
   if (answer.today) json["today"] = today_json(*answer.today, answer.planned);
@@ -313,13 +340,23 @@ nlohmann::ordered_json to_json(const PlanAnswer& answer) {
 }
 
 std::string to_text(const PlanAnswer& answer, const TableStyle& style) {
+  if (!answer.by_devices.empty()) return devices_table(answer.by_devices, style);
   if (answer.emitted) return emitted_text(*answer.emitted, answer.planned);
   std::string text = result_text(answer.planned, style, answer.today ? &*answer.today : nullptr);
   if (answer.today) text += "\n" + today_text(*answer.today, answer.planned);
   return answer.what_if.empty() ? text : text + "\n" + what_if_text(answer.planned, answer.what_if, style);
 }
 
+bool PlanAnswer::stopped() const {
+  if (!by_devices.empty()) return by_devices.back().result.stopped;
+  return planned.result.stopped || (emitted && emitted->planned.result.stopped);
+}
+
 std::string PlanAnswer::complaint() const {
+  if (!by_devices.empty()) {
+    const auto fits = [](const Planned& one) { return !one.result.plans.empty(); };
+    return std::any_of(by_devices.begin(), by_devices.end(), fits) ? "" : "nothing fits the memory of so many devices";
+  }
   const PlanResult& result = planned.result;
   if (!result.plans.empty()) return {};
   if (result.stopped) return "the search was stopped before it found anything that fits the devices' memory";

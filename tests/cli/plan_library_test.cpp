@@ -93,6 +93,16 @@ TEST_CASE("a plan with another cluster, a price and a whole run") {
         printed_by_command(with_flags({"--what-if", "nodes=2", "--price", "2.5USD", "--train-tokens", "1T"})));
 }
 
+TEST_CASE("the best for each number of devices") {
+  PlanQuestion asked = question();
+  asked.devices = "8..16";
+  int ended = 0;
+  const PlanAnswer answer = tawpipe::answers::answer(
+      asked, [](const auto&, const auto&, std::string_view) { return true; }, [&](const auto&) { ++ended; });
+  CHECK(ended == 2);
+  CHECK(printed(answer) == printed_by_command(with_flags({"--devices", "8..16"})));
+}
+
 TEST_CASE("what is told while it searches, and the end that this brings") {
   int told = 0;
   const PlanAnswer answer =

@@ -42,6 +42,7 @@ else()
   run(${CMAKE_COMMAND} ${common} -B "${work}/all" "-DCMAKE_PREFIX_PATH=${work}/prefix")
   run(${CMAKE_COMMAND} --build "${work}/all")
   run("${work}/all/consumer")
+  run("${work}/all/answers_consumer")
 
   # A program with a signal handler of its own, which outlives a failing rank.
   file(GLOB archive "${work}/prefix/lib*/libtawpipe_compiled.a" "${work}/prefix/lib/*/libtawpipe_compiled.a")

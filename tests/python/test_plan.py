@@ -28,7 +28,7 @@ class Plan(unittest.TestCase):
     def test_same_bytes(self):
         for more in ({}, {"emit": "megatron"}, {"emit": "torchtitan"}, {"what_if": ["nodes=2"], "price": "2.5USD"},
                      {"train_tokens": "1T", "price": "2.5USD"}, {"gemm_format": "16bit,fp8", "top": 2},
-                     {"device": "H200-141G", "inter_node": "200Gbps"}):
+                     {"device": "H200-141G", "inter_node": "200Gbps"}, {"devices": "8..16", "price": "2.5USD"}):
             with self.subTest(more=more):
                 plans = tawpipe.plan(**SMALL, **more)
                 self.assertEqual(plans.to_json(), printed({**SMALL, **more}))
@@ -46,6 +46,14 @@ class Plan(unittest.TestCase):
         plans = tawpipe.plan(cluster=tawpipe.cluster("dgx-h100*1"), model=tawpipe.model("llama-8x512"), sequence=2048, global_batch=16)
         self.assertEqual(plans[0]["makespan_ps"], tawpipe.plan(**SMALL)[0]["makespan_ps"])
         self.assertIn("--model llama-8x512", plans[0]["command"])
+
+    def test_devices_of_a_value(self):
+        named = tawpipe.plan(**SMALL, devices="8..16")
+        given = tawpipe.plan(**{**SMALL, "cluster": tawpipe.cluster("dgx-h100*1")}, devices="8..16")
+        self.assertEqual([len(given), [row["makespan_ps"] for row in given]], [2, [row["makespan_ps"] for row in named]])
+        self.assertFalse(given.stopped)
+        with self.assertRaisesRegex(tawpipe.InputError, "devices '9..16' must be FROM..TO"):
+            tawpipe.plan(**SMALL, devices="9..16")
 
     def test_commands_say_the_device(self):
         plans = tawpipe.plan(**{**SMALL, "cluster": "1x8"}, device="H100-80G", budget=200_000)

@@ -19,16 +19,20 @@ namespace tawpipe::inline v0::answers {
 /// and its name, "planning"; false ends it with the best so far.
 using PlanWatch = std::function<bool(const PlanProgress&, const Planned&, std::string_view)>;
 
+/// Is given the search of each number of devices as soon as it has ended.
+using PlanEnded = std::function<void(const Planned&)>;
+
 struct PlanAnswer {
   Planned planned;
-  std::optional<Today> today = {};      ///< of PlanQuestion::today
-  std::optional<Emitted> emitted = {};  ///< of PlanQuestion::emit, if anything fits
-  std::vector<WhatIf> what_if = {};     ///< of PlanQuestion::what_if
+  std::vector<Planned> by_devices = {};  ///< of PlanQuestion::devices, and `planned` is the first of them
+  std::optional<Today> today = {};       ///< of PlanQuestion::today
+  std::optional<Emitted> emitted = {};   ///< of PlanQuestion::emit, if anything fits
+  std::vector<WhatIf> what_if = {};      ///< of PlanQuestion::what_if
 
   /// Why there is no plan; "" if there is one.
   std::string complaint() const;
   /// Whether a search was ended early.
-  bool stopped() const { return planned.result.stopped || (emitted && emitted->planned.result.stopped); }
+  bool stopped() const;
 };
 
 /// Everything that is asked. Deterministic, for any number of threads, unless stopped or ended by
@@ -46,12 +50,14 @@ struct PlanAnswer {
 /// const tawpipe::answers::PlanAnswer found = answer(question);
 /// std::puts(to_json(found).dump(2).c_str());  // what `tawpipe plan --json -` prints
 /// ```
-PlanAnswer answer(PlanQuestion question, const PlanWatch& watch);
+PlanAnswer answer(PlanQuestion question, const PlanWatch& watch, const PlanEnded& ended = {});
 /// The same, to its end.
 PlanAnswer answer(PlanQuestion question);
 /// What is known where a search was told to stop and did not end: the best so far.
 /// @throws InputError  if that is no answer to PlanQuestion::emit
 PlanAnswer answer_so_far(Planned best);
+/// The same of several numbers of devices. @pre not all.empty()
+PlanAnswer answer_so_far(std::vector<Planned> all);
 
 /// The keys of docs/output.md: what `tawpipe plan --json` writes.
 nlohmann::ordered_json to_json(const PlanAnswer& answer);

@@ -16,6 +16,7 @@ struct PlanQuestion {
   int pipeline = 0;                         ///< the schedule's own devices; 0: any
   std::int64_t tokens = 0;                  ///< the global batch in tokens; 0: as the job says
   std::vector<std::string> schedules = {};  ///< to choose from; none: planned_schedules()
+  std::string devices = {};                 ///< FROM..TO: the best for each number of devices, by doubling
   std::vector<std::string> what_if = {};    ///< changes of the cluster, or "catalogue"
   std::string today = {};                   ///< a file of a framework's settings
   std::vector<std::string> args = {};       ///< of that script
