@@ -58,8 +58,8 @@ struct Simulated : Prediction {
   nlohmann::ordered_json more;
 
   /// @param error  of its time; none: it is not known
-  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound, const answers::JobQuestion& request,
-            const std::optional<RunsWithError>& error)
+  Simulated(Prediction prediction, const Problem& problem, const std::optional<double>& bound,
+            const answers::JobQuestion& request, const std::optional<RunsWithError>& error)
       : Prediction{std::move(prediction)} {
     answers::add_cost(more, problem);
     if (answers::wants_run(request)) more["run"] = answers::run_json(answers::answer_run(request, problem, summary));

@@ -1,5 +1,5 @@
 // The rows of a whole training run: what it takes, costs, and loses to failures.
-// Not: their values (sim/run_flags.cpp), nor the rows of a job (job_rows.hpp).
+// Not: their values (answers/run_given.hpp), nor the rows of a job (job_rows.hpp).
 #pragma once
 
 #include <string>
