@@ -96,7 +96,7 @@ int run(const NumericsRequest& request, const ReferenceRun& reference) {
   const ExecutionModel model{
       reference.model(),
       executed_batch(request.execution, reference.batch()),
-      {.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps},
+      reference.constants,
       {.beta1 = reference.beta1, .beta2 = reference.beta2, .epsilon = reference.epsilon, .weight_decay = reference.weight_decay}};
   return with_executor<T>(request.execution, model, [&](auto& executor) -> int {
     std::optional<OutputFile> json;

@@ -79,11 +79,7 @@ struct Setting {
         machine{{.seed = seed}} {
     values.resize(static_cast<std::size_t>(model.parameters()));
   }
-  Layer layer() {
-    return {machine,
-            layers::host::Llama<float>{
-                model, reference.batch(), recompute, {.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps}}};
-  }
+  Layer layer() { return {machine, layers::host::Llama<float>{model, reference.batch(), recompute, reference.constants}}; }
   Update update() {
     const layers::AdamW constants{
         .beta1 = reference.beta1, .beta2 = reference.beta2, .epsilon = reference.epsilon, .weight_decay = reference.weight_decay};

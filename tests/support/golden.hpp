@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/decoder_constants.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/training/safetensors.hpp"
 
 namespace golden {
 
-/// Configuration "A" or "B", dense, or "M0", a mixture of experts, with all its tensors.
+/// Configuration "A" or "B", dense; "M0", a mixture of experts, "M1", the same with a loss that balances
+/// them; "D1", with sigmoid scores, groups, a shared expert and a first dense layer; "D2", the same with
+/// latent attention. With all its tensors.
 struct Case {
   explicit Case(const std::string& name)
       : config(nlohmann::json::parse(std::ifstream{path(name, ".config.json")})),
@@ -27,17 +30,44 @@ struct Case {
         targets{data.read<std::int32_t>("targets")} {}
 
   tawpipe::Transformer model(tawpipe::Dtype dtype) const {
-    return {.name = "golden",
-            .layers = config.at("n_layers"),
-            .hidden = config.at("dim"),
-            .heads = config.at("n_heads"),
-            .kv_heads = config.at("n_kv_heads"),
-            .intermediate = config.at("hidden"),
-            .vocab = config.at("vocab_size"),
-            .tied = config.at("tied") != 0,
-            .dtype = dtype,
-            .experts = config.value("n_experts", 0),
-            .experts_per_token = config.value("top_k", 0)};
+    tawpipe::Transformer model{.name = "golden",
+                               .layers = config.at("n_layers"),
+                               .hidden = config.at("dim"),
+                               .heads = config.at("n_heads"),
+                               .kv_heads = config.at("n_kv_heads"),
+                               .intermediate = config.value("expert_hidden", config.at("hidden").get<int>()),
+                               .vocab = config.at("vocab_size"),
+                               .tied = config.at("tied") != 0,
+                               .dtype = dtype,
+                               .head_dim = config.at("head_dim"),
+                               .experts = config.value("n_experts", 0),
+                               .experts_per_token = config.value("top_k", 0)};
+    model.shared_width = config.value("n_shared_experts", 0) * model.intermediate;
+    model.dense_layers = config.value("n_dense_layers", 0);
+    if (model.dense_layers > 0) model.dense_width = config.at("hidden");
+    if (config.value("router", "softmax") == "sigmoid") {
+      model.expert_groups = config.at("n_group");
+      model.groups_per_token = config.at("topk_group");
+    }
+    if (config.value("attention", "gqa") == "mla") {
+      model.query_rank = config.at("q_lora_rank");
+      model.key_value_rank = config.at("kv_lora_rank");
+      model.rope_width = config.at("qk_rope_head_dim");
+      model.value_size = config.at("v_head_dim");
+    }
+    return model;
+  }
+  tawpipe::DecoderConstants constants() const {
+    tawpipe::DecoderConstants constants{.norm_epsilon = config.at("norm_eps"), .latent_epsilon = config.at("norm_eps")};
+    constants.router.balance = config.value("aux_coef", 0.0);
+    if (config.value("router", "softmax") != "sigmoid") return constants;
+    constants.router.sigmoid = true;
+    constants.router.scale = config.at("routed_scaling_factor");
+    for (int layer = config.at("n_dense_layers"); layer < config.at("n_layers"); ++layer) {
+      const auto bias = init.read<double>("decoders." + std::to_string(layer) + ".feed_forward.gate.e_score_correction_bias");
+      constants.router.bias.insert(constants.router.bias.end(), bias.begin(), bias.end());
+    }
+    return constants;
   }
   tawpipe::Batch batch() const {
     const std::int64_t size = config.at("micro_batch");
@@ -59,7 +89,7 @@ struct Case {
 
  private:
   static std::string path(const std::string& name, const std::string& ending) {
-    return std::string{TAWPIPE_TEST_DATA} + (name.starts_with("M") ? "/moe_golden/" : "/llama_golden/") + name + "/" + name +
+    return std::string{TAWPIPE_TEST_DATA} + (name == "A" || name == "B" ? "/llama_golden/" : "/moe_golden/") + name + "/" + name +
            ending;
   }
 };

@@ -69,9 +69,8 @@ std::vector<training::NumericsCheck> train_reference(const training::ReferenceRu
 template <class T>
 std::vector<training::NumericsCheck> train_reference(const training::ReferenceRun& reference, const Schedule& schedule,
                                                      Recompute recompute) {
-  const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
   return train_reference<T, layers::host::Llama<T>>(reference, schedule, [&] {
-    return layers::host::Llama<T>{reference_model<T>(reference), reference.batch(), recompute, constants};
+    return layers::host::Llama<T>{reference_model<T>(reference), reference.batch(), recompute, reference.constants};
   });
 }
 

@@ -110,7 +110,7 @@ Schedule tensor_schedule(const training::ReferenceRun& reference, const std::str
 template <class T>
 std::vector<IterationResult> train_steps(const training::ReferenceRun& reference, const Schedule& schedule, const Mesh& axes,
                                          const Splitting& how, const host::Chaos& chaos) {
-  const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
+  const DecoderConstants constants = reference.constants;
   const Transformer model = shared_model<T>(reference, how);
   host::HostExecutor<T, layers::host::TensorLlama<T>, layers::AdamWUpdate<T>> executor{
       schedule,
@@ -132,7 +132,7 @@ std::vector<training::NumericsCheck> train_tensor_parallel(const training::Refer
                                                            int ranks, const Mesh& axes, const Splitting& how,
                                                            Composition with = {}) {
   const Schedule schedule = tensor_schedule<T>(reference, name, ranks, axes, how, std::move(with));
-  const DecoderConstants constants{.rope_theta = reference.rope_theta, .norm_epsilon = reference.norm_eps};
+  const DecoderConstants constants = reference.constants;
   return train_reference<T, layers::host::TensorLlama<T>>(reference, schedule, [&] {
     return layers::host::TensorLlama<T>{shared_model<T>(reference, how), shared_batch(reference, how), how.recompute, constants,
                                         how.of(axes)};

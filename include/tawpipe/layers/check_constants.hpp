@@ -2,6 +2,8 @@
 // Not: its sizes (layers/checked_llama.hpp).
 #pragma once
 
+#include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "tawpipe/core/error.hpp"
@@ -33,8 +35,18 @@ inline void check_constants(const Transformer& model, const DecoderConstants& co
   if (constants.activation != "silu") refuse("hidden_act: ", constants.activation, " is not computed; silu is");
   if (!model.is_routed()) return;
   if (model.shared_gate) refuse("shared_expert_gate: the gate of a shared expert (model_type qwen2_moe) is not computed");
-  if (!constants.router.sum_to_one) refuse("norm_topk_prob: weights of experts that do not sum to one are not computed");
-  if (constants.router.balance != 0) refuse("router_aux_loss_coef: a loss that balances experts is not computed");
+  const RouterRules& router = constants.router;
+  if (!router.sigmoid && model.expert_groups > 1)
+    refuse("n_group: groups of experts of a router that chooses by a softmax are not computed; it must be 1");
+  if (router.sigmoid && router.balance != 0)
+    refuse("router_aux_loss_coef: a loss that balances experts chosen by sigmoids is not computed; it must be 0");
+  if (router.scale != 1 && !router.sigmoid)
+    refuse("routed_scaling_factor: a factor of the weights that a softmax gives is not computed; it must be 1");
+  if (!router.bias.empty() && !router.sigmoid)
+    refuse("e_score_correction_bias: a bias of the choice by a softmax is not computed");
+  const std::int64_t biases = std::int64_t{model.layers - model.dense_layers} * model.experts;
+  if (!router.bias.empty() && std::ssize(router.bias) != biases)
+    refuse("e_score_correction_bias: ", router.bias.size(), " biases are not those of ", biases, " experts of all layers");
 }
 
 }  // namespace tawpipe::layers

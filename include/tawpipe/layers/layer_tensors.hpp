@@ -43,6 +43,12 @@ struct TokenWidths {
   std::int64_t chosen = 0;   ///< k
   std::int64_t routing = 0;  ///< kH
   std::int64_t normed = 0;   ///< Q + K with norms of queries and keys, else 0
+  // Of latent attention, else 0:
+  std::int64_t query_rank = 0;  ///< of the short vector of queries
+  std::int64_t key_rank = 0;    ///< of that of keys and values
+  std::int64_t turned = 0;      ///< of a head's query, and of the key's part that all heads share
+  std::int64_t unturned = 0;    ///< of all heads' keys
+  std::int64_t value = 0;       ///< of all heads' values
 
   explicit TokenWidths(const Transformer& model)
       : hidden{model.hidden},
@@ -55,53 +61,80 @@ struct TokenWidths {
         held{model.experts},
         chosen{model.experts_per_token},
         routing{model.routed_copies()},
-        normed{model.qk_normed_width()} {}
+        normed{model.qk_normed_width()},
+        query_rank{model.query_rank},
+        key_rank{model.key_value_rank},
+        turned{model.rope_width},
+        unturned{model.is_latent() ? model.unturned_width() : 0},
+        value{model.is_latent() ? model.value_width() : 0} {}
+
+  bool is_latent() const { return key_rank > 0; }
+  /// Of what attention reads: queries, keys and values; latent without the keys' turned part.
+  std::int64_t projected() const { return is_latent() ? query + unturned + value : query + 2 * key; }
+  /// Of what attention gives.
+  std::int64_t attended() const { return is_latent() ? value : query; }
+  /// Of latent attention's short vectors before their norms, with the keys' turned part, and after.
+  std::int64_t short_vectors() const { return query_rank + key_rank + turned; }
+  std::int64_t short_normed() const { return query_rank + key_rank; }
 
   /// Numbers of all tensors that the policy `none` keeps of a layer.
-  std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner + routing + normed; }
+  std::int64_t all() const {
+    return 4 * hidden + projected() + attended() + 4 * inner + routing + normed + short_vectors() + short_normed();
+  }
   /// Numbers of the tensors that a policy keeps of a layer.
   std::int64_t kept(Recompute recompute) const {
     if (recompute == Recompute::none) return all();
     if (recompute == Recompute::full) return hidden;
-    return 2 * hidden + query + 2 * key + 2 * inner + routing + normed;
+    return 2 * hidden + projected() + 2 * inner + routing + normed + short_vectors();
   }
 };
 
 /// The matrices, biases and norms of one layer, or their gradients, in the order of model/parameters.hpp.
 /// Gate, down and up are those of the MLP that every token passes, of width D: the layer's own, or
 /// with experts the shared one, of width 0 if there is none. A bias or norm of queries and keys that the model
-/// does not have is null.
+/// does not have is null. Latent attention has R numbers of queries' short vector (or H, where there is none), C of
+/// that of keys and values, and D of the turned part.
 /// P: T or const T.
 template <class P>
 struct LayerMatrices {
-  P* qkv;      ///< query, key and value are contiguous: one matrix [Q + 2K, H]
-  P* output;   ///< [H, Q]
-  P* router;   ///< [E, H]
-  P* experts;  ///< [TokenWidths::held, 3, I H]: of each expert gate [I, H], down [H, I] and up [I, H]
-  P* gate;     ///< [D, H]
-  P* down;     ///< [H, D]
-  P* up;       ///< [D, H]
+  P* qkv;                   ///< query, key and value are contiguous: one matrix [Q + 2K, H]; of latent attention null
+  P* output;                ///< [H, Q]
+  P* router;                ///< [E, H]
+  P* experts;               ///< [TokenWidths::held, 3, I H]: of each expert gate [I, H], down [H, I] and up [I, H]
+  P* gate;                  ///< [D, H]
+  P* down;                  ///< [H, D]
+  P* up;                    ///< [D, H]
+  P* query_down = nullptr;  ///< latent: [R, H], or null
+  P* query_up = nullptr;    ///< latent: [Q, R]
+  P* key_down = nullptr;    ///< latent: [C + D, H]
+  P* key_up = nullptr;      ///< latent: of each head the key's rows without the turned part, then the value's, [.., C]
   P* qkv_bias = nullptr;
   P* output_bias = nullptr;
   P* gate_bias = nullptr;
   P* down_bias = nullptr;
   P* up_bias = nullptr;
-  P* query_norm = nullptr;  ///< [head size], or of all heads together [Q]
-  P* key_norm = nullptr;    ///< [head size] or [K]
+  P* query_norm = nullptr;  ///< [head size], or of all heads together [Q]; latent [R]
+  P* key_norm = nullptr;    ///< [head size] or [K]; latent [C]
   P* attention_norm;
   P* ffn_norm;
 
-  LayerMatrices(P* begin, const Transformer& model, const TokenWidths& width)
-      : qkv{begin},
-        output{begin + width.hidden * (width.query + 2 * width.key)},
-        router{output + width.hidden * width.query},
-        experts{router + width.experts * width.hidden},
-        gate{experts + 3 * width.held * width.expert * width.hidden},
-        down{gate + width.hidden * width.dense},
-        up{down + width.hidden * width.dense} {
-    P* at = up + width.hidden * width.dense;
+  LayerMatrices(P* begin, const Transformer& model, const TokenWidths& width) {
+    P* at = begin;
     const auto take = [&at](std::int64_t count) { return std::exchange(at, at + count); };
-    if (model.qkv_bias) qkv_bias = take(width.query + 2 * width.key);
+    qkv = width.is_latent() ? nullptr : take(width.hidden * width.projected());
+    if (width.is_latent()) {
+      if (width.query_rank > 0) query_down = take(width.query_rank * width.hidden);
+      query_up = take(width.query * (width.query_rank > 0 ? width.query_rank : width.hidden));
+      key_down = take((width.key_rank + width.turned) * width.hidden);
+      key_up = take((width.unturned + width.value) * width.key_rank);
+    }
+    output = take(width.hidden * width.attended());
+    router = take(width.experts * width.hidden);
+    experts = take(3 * width.held * width.expert * width.hidden);
+    gate = take(width.hidden * width.dense);
+    down = take(width.hidden * width.dense);
+    up = take(width.hidden * width.dense);
+    if (model.qkv_bias) qkv_bias = take(width.projected());
     if (model.output_bias) output_bias = take(width.hidden);
     if (model.mlp_bias) {
       gate_bias = take(width.dense);
@@ -112,6 +145,8 @@ struct LayerMatrices {
       query_norm = take(model.qk_norm == QkNorm::head ? model.head_size() : width.query);
       key_norm = take(model.qk_norm == QkNorm::head ? model.head_size() : width.key);
     }
+    if (width.query_rank > 0) query_norm = take(width.query_rank);
+    if (width.is_latent()) key_norm = take(width.key_rank);
     attention_norm = take(width.hidden);
     ffn_norm = take(width.hidden);
   }
@@ -139,25 +174,30 @@ struct LayerTensors {
 
   T* input = nullptr;           ///< H -> gradient of the layer's output
   T* attention_norm = nullptr;  ///< H
-  T* qkv = nullptr;             ///< Q + 2K, rotated -> the gradient of its product
-  T* unnormed = nullptr;        ///< Q + K before their norms, if any -> gradients of the norms' weights
-  T* attention = nullptr;       ///< Q: output of the attention core
-  T* middle = nullptr;          ///< H: input + attention's projection -> its gradient
-  T* ffn_norm = nullptr;        ///< H
-  T* gate = nullptr;            ///< W -> its gradient
+  /// Q + 2K, rotated -> the gradient of its product; latent: all queries, then keys without their turned part and
+  /// values as LayerMatrices::key_up gives them
+  T* qkv = nullptr;
+  /// Q + K before their norms, if any -> gradients of the norms' weights; latent: queries' short vector, then
+  /// that of keys and values with the keys' turned part -> the gradients of their products
+  T* unnormed = nullptr;
+  T* short_normed = nullptr;  ///< latent: both short vectors after their norms
+  T* attention = nullptr;     ///< Q, or of latent attention V: output of the attention core
+  T* middle = nullptr;        ///< H: input + attention's projection -> its gradient
+  T* ffn_norm = nullptr;      ///< H
+  T* gate = nullptr;          ///< W -> its gradient
   /// W, of the gate -> gradients of the norms' weights (if not in the stash)
   T* sigmoid = nullptr;
   T* up = nullptr;       ///< W -> its gradient
   T* product = nullptr;  ///< W: silu(gate) up
   T* routing = nullptr;  ///< kH: layers/expert_routing.hpp
-  /// 2 x H for all tokens: of the attention norm, of the feed-forward norm
+  /// for all tokens: of the attention norm and the feed-forward norm, H each, and of those of short vectors
   Sum* norm_gradients = nullptr;
   /// free memory after them in the last half of backward_input, and later
   T* behind_gradients = nullptr;
 
   /// The size of the space of `norm_gradients`, in T.
   static std::int64_t norm_gradient_numbers(const TokenWidths& width) {
-    return 2 * width.hidden * std::int64_t{sizeof(Sum) / sizeof(T)};
+    return (2 * width.hidden + width.short_normed()) * std::int64_t{sizeof(Sum) / sizeof(T)};
   }
 
   /// Places a layer's tensors: those that the policy keeps in `kept`, others that backward_weight
@@ -171,9 +211,10 @@ struct LayerTensors {
     };
     place(input, width.hidden, true, rest);
     place(attention_norm, width.hidden, all, rest);
-    place(qkv, width.query + 2 * width.key, products, rest);
-    place(unnormed, width.normed, products, rest);
-    place(attention, width.query, all, rest);
+    place(qkv, width.projected(), products, rest);
+    place(unnormed, width.normed + width.short_vectors(), products, rest);
+    place(short_normed, width.short_normed(), all, rest);
+    place(attention, width.attended(), all, rest);
     place(middle, width.hidden, products, rest);
     place(ffn_norm, width.hidden, all, rest);
     place(gate, width.inner, products, rest);

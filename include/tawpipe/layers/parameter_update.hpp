@@ -20,6 +20,7 @@ namespace tawpipe::inline v0::layers {
 template <class Visit>
 void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visit) {
   const ParameterOrder order{model};
+  const Transformer without_experts = model.dense_layers > 0 ? model.of_dense_layers() : model;
   const ParameterRange norm = order.final_norm();
   while (range.count() > 0) {
     bool decays = true;
@@ -27,9 +28,12 @@ void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visi
     if (range.begin < order.embedding().end) {
       end = order.embedding().end;
     } else if (range.begin < norm.begin) {
-      const std::int64_t layer = (range.begin - order.embedding().end) / model.layer_parameters();
-      const ParameterRange all = order.layers(static_cast<std::int32_t>(layer), 1);
-      const std::int64_t matrices = all.begin + model.layer_matrix_parameters();
+      const ParameterRange first = order.layers(0, model.dense_layers);
+      const bool dense = range.begin < first.end;
+      const Transformer& kind = dense ? without_experts : model;
+      const std::int64_t layer = (range.begin - (dense ? first.begin : first.end)) / kind.layer_parameters();
+      const ParameterRange all = order.layers(static_cast<std::int32_t>(layer) + (dense ? 0 : model.dense_layers), 1);
+      const std::int64_t matrices = all.begin + kind.layer_matrix_parameters();
       decays = range.begin < matrices;
       end = decays ? matrices : all.end;
     } else if (range.begin < norm.end) {

@@ -50,7 +50,7 @@ BackwardArgs arguments(const StageWork& stage, std::span<std::byte> saved, std::
 }  // namespace
 
 TEST_CASE("a layer's activation is reached in the next layer's or the head's place, or in the stage's output") {
-  const StageMemory<float> memory{model(14), batch, Recompute::full, 240};
+  const StageMemory<float> memory{model(14), batch, Recompute::full, true};
   std::vector<std::byte> saved(1000);
   std::vector<std::byte> output(240);
   StageWork stage = stage_of(2, false);
@@ -72,10 +72,10 @@ TEST_CASE("an embedding's gradient waits in the stash, or in a layer that still 
       CAPTURE(name(recompute));
       const Transformer of = model(intermediate);
       const std::int64_t layer = support::layer_bytes(of, batch, recompute).saved;
-      const StageMemory<float> memory{of, batch, recompute, layer};
+      const StageMemory<float> memory{of, batch, recompute};
       StageWork stage = stage_of(2, true);
       std::vector<std::byte> saved(static_cast<std::size_t>(2 * layer));
-      std::vector<std::byte> stash(static_cast<std::size_t>(memory.stash_bytes(2, true)));
+      std::vector<std::byte> stash(static_cast<std::size_t>(memory.stash_bytes(stage)));
       const BackwardArgs args = arguments(stage, saved, stash, {});
       const auto* const begin = reinterpret_cast<const std::byte*>(memory.lookup_gradient(args));
       const std::byte* const end = begin + tokens * 10 * 4;
@@ -91,11 +91,11 @@ TEST_CASE("an embedding's gradient waits in the stash, or in a layer that still 
 
 TEST_CASE("a backward in two parts puts what it computed again in the stash, layer by layer") {
   const Transformer of = model(14);
-  const StageMemory<float> memory{of, batch, Recompute::full, tokens * 10 * 4};
+  const StageMemory<float> memory{of, batch, Recompute::full, true};
   std::vector<std::byte> saved(1000);
-  std::vector<std::byte> stash(static_cast<std::size_t>(memory.stash_bytes(2, false)));
-  std::vector<std::byte> workspace(100000);
   const StageWork stage = stage_of(2, false);
+  std::vector<std::byte> stash(static_cast<std::size_t>(memory.stash_bytes(stage)));
+  std::vector<std::byte> workspace(100000);
   const BackwardArgs args = arguments(stage, saved, stash, workspace);
   Cursor<float> scratch{workspace.data()};
   const auto tensors = memory.tensors_of(args, BackwardPart::input, 1, scratch);

@@ -181,7 +181,7 @@ TEST_CASE("operations and activations of a layer with latent attention, by hand"
   CHECK(work.backward_traffic.value() == 12 * 2 * (192 + 120 + 2 * 64 + 3 * 20));
   // Of keys what is a product's result: without the turned part, 2 of each of 4 heads.
   CHECK(support::stash_bytes(model, batch, Recompute::full, 1, false) ==
-        12 * 2 * (48 + 42 + 64 - 8 + 16 + 16 + 72) + 2 * 2 * 16 * 4);
+        12 * 2 * (48 + 42 + 64 - 8 + 16 + 16 + 72) + 2 * (2 * 16 + 20) * 4);
   // In 8 bits what products read is kept so: both normed H, both normed short vectors, attention's result
   // once more, and the product of 24.
   model.products = tawpipe::ProductFormat::fp8;

@@ -72,9 +72,9 @@ class Decoder {
     }
     for (std::int32_t i = 0; i < stage.layers; ++i) {
       Cursor<T> scratch{args.workspace.data()};
-      const LayerTensors<T> tensors = memory_.tensors_of(args.saved.data(), i, scratch);
-      float* const sums = sums_of(args.saved.data(), i, scratch);
-      const auto weights = memory_.template matrices<const T>(args.weights.layers, i);
+      const LayerTensors<T> tensors = memory_.tensors_of(stage, args.saved.data(), i, scratch);
+      float* const sums = sums_of(*args.stage, args.saved.data(), i, scratch);
+      const auto weights = memory_.template matrices<const T>(stage, args.weights.layers, i);
       at = memory_.reached(stage, args.saved.data(), i + 1, args.output);
       layer_.compute(math_, weights, tensors, sums, bytes(scratch));
       layer_.output(math_, weights, tensors, at);
@@ -113,14 +113,14 @@ class Decoder {
   static G* gradients_of(std::byte* at) { return reinterpret_cast<G*>(at); }
 
   /// The address of a layer's attention sums: after the kept tensors, or next in scratch.
-  float* sums_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
+  float* sums_of(const StageWork& stage, std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
     if (recompute_ != Recompute::none) return reinterpret_cast<float*>(scratch.take(sums_));
-    Cursor<T> behind = memory_.kept(saved, layer);
+    Cursor<T> behind = memory_.kept(stage, saved, layer);
     behind.take(tokens_ * width_.all());
     return reinterpret_cast<float*>(behind.take(0));
   }
   Head head_of(const StageWork& stage, std::byte* saved) const {
-    Cursor<T> cursor = memory_.kept(saved, stage.layers);
+    Cursor<T> cursor = memory_.kept(stage, saved, stage.layers);
     T* const input = cursor.take(tokens_ * width_.hidden);
     T* const normed = cursor.take(tokens_ * width_.hidden);
     auto* const sums = reinterpret_cast<float*>(cursor.take(tokens_ * std::int64_t{sizeof(float) / sizeof(T)}));
@@ -136,14 +136,15 @@ class Decoder {
   void run_backward(const BackwardArgs& args, Part part) {
     const auto layer = [&](std::int32_t i, const LayerTensors<T>& tensors, T* gradient, Cursor<T> scratch) {
       if (part != Part::weight) {
-        float* const sums = sums_of(args.saved.data(), i, scratch);
-        const auto w = memory_.template matrices<const T>(args.weights.layers, i);
+        float* const sums = sums_of(*args.stage, args.saved.data(), i, scratch);
+        const auto w = memory_.template matrices<const T>(*args.stage, args.weights.layers, i);
         if (recompute_ != Recompute::none) {
           layer_.compute(math_, w, tensors, sums, bytes(scratch), recompute_ == Recompute::full);
         }
         layer_.backward_input(math_, w, tensors, sums, gradient, bytes(scratch));
       }
-      if (part != Part::input) layer_.backward_weight(math_, memory_.template matrices<G>(args.gradients.layers, i), tensors);
+      if (part != Part::input)
+        layer_.backward_weight(math_, memory_.template matrices<G>(*args.stage, args.gradients.layers, i), tensors);
     };
     const auto look_up = [&](const T* arrived) {
       LookUpBackward<T, G>{args.tokens.data(),
@@ -174,7 +175,7 @@ class Decoder {
   /// The address of the gradient of a chunk's logits between a backward_input and a separate
   /// backward_weight.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
-    const std::int64_t before = memory_.stash_bytes(args.stage->layers, args.stage->first_edge);
+    const std::int64_t before = memory_.logits_at(*args.stage);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
   }
 

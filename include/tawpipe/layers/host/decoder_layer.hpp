@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "tawpipe/layers/host/attention.hpp"
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/experts.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
+#include "tawpipe/layers/host/latent_attention.hpp"
+#include "tawpipe/layers/host/router.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/decoder_constants.hpp"
@@ -19,7 +22,7 @@
 namespace tawpipe::inline v0::layers::host {
 
 /// With experts they, and a shared expert where there is one, take the place of the MLP: y = x +
-/// sum of the chosen experts' results + shared expert's.
+/// sum of the chosen experts' results + shared expert's. Attention is of grouped queries, or latent.
 /// Source of the mathematics: Touvron et al. 2023, arXiv:2302.13971, section 2.2; Dai et al. 2024,
 /// DeepSeekMoE, arXiv:2401.06066, section 3.2 (shared expert).
 template <class T>
@@ -32,27 +35,35 @@ class DecoderLayer {
         tokens_{batch.tokens()},
         epsilon_{static_cast<T>(constants.norm_epsilon)},
         attention_{model, batch, constants},
-        experts_{model, batch} {}
+        experts_{model, batch, constants.router} {
+    if (model.is_latent()) latent_.emplace(model, batch, constants);
+  }
 
   /// Computes a layer's tensors from its input, all but its output. `with_products` false: the
   /// results of matrix products and the residual sum exist already, and only the rest is computed.
-  void compute(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* scratch, bool with_products = true) const {
+  void compute(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* scratch, bool with_products = true,
+               const RouterNumbers<T>& router = {}) const {
     const std::int64_t hidden = width_.hidden;
     rms_norm(x.input, w.attention_norm, x.attention_norm, tokens_, hidden, epsilon_);
-    if (with_products) {
-      project(x.attention_norm, w.qkv, x.qkv, tokens_, hidden, width_.query + 2 * width_.key);
-      add_bias(x.qkv, w.qkv_bias, width_.query + 2 * width_.key);
-      if (width_.normed > 0) norm_heads(w, x);
-      attention_.rotate(x.qkv);
+    if (latent_) {
+      latent_->project_inputs(w, x, with_products);
+      latent_->forward(x, scratch);
+    } else {
+      if (with_products) {
+        project(x.attention_norm, w.qkv, x.qkv, tokens_, hidden, width_.projected());
+        add_bias(x.qkv, w.qkv_bias, width_.projected());
+        if (width_.normed > 0) norm_heads(w, x);
+        attention_.rotate(x.qkv);
+      }
+      attention_.forward(x.qkv, x.attention, scratch);
     }
-    attention_.forward(x.qkv, x.attention, scratch);
     if (with_products) {
       std::copy_n(x.input, tokens_ * hidden, x.middle);
-      project(x.attention, w.output, x.middle, tokens_, width_.query, hidden, T{1});
+      project(x.attention, w.output, x.middle, tokens_, width_.attended(), hidden, T{1});
       add_bias(x.middle, w.output_bias, hidden);
     }
     rms_norm(x.middle, w.ffn_norm, x.ffn_norm, tokens_, hidden, epsilon_);
-    if (width_.experts > 0) experts_.compute(w, x, with_products);
+    if (width_.experts > 0) experts_.compute(w, x, with_products, router);
     if (width_.dense == 0) return;
     if (with_products) {
       project(x.ffn_norm, w.gate, dense(x.gate), tokens_, hidden, width_.dense);
@@ -73,11 +84,12 @@ class DecoderLayer {
 
   /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as
   /// described in LayerTensors.
-  void backward_input(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* gradient, T* scratch) const {
+  void backward_input(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* gradient, T* scratch,
+                      const RouterNumbers<T>& router = {}) const {
     const std::int64_t hidden = width_.hidden;
     const std::int64_t numbers = tokens_ * hidden;
 
-    if (width_.experts > 0) experts_.backward_products(w, x, gradient, scratch);
+    if (width_.experts > 0) experts_.backward_products(w, x, gradient, scratch, router);
     if (width_.dense > 0) {
       project_back(gradient, w.down, scratch, tokens_, width_.dense, hidden);
       swiglu_backward(dense(x.gate), dense(x.up), dense(x.sigmoid), scratch, tokens_ * width_.dense);
@@ -90,10 +102,14 @@ class DecoderLayer {
     rms_norm_backward(x.middle, w.ffn_norm, scratch, x.norm_gradients + hidden, tokens_, hidden, epsilon_);
     add(gradient, scratch, x.middle, numbers);
 
-    project_back(x.middle, w.output, scratch, tokens_, width_.query, hidden);
-    attention_.backward(x.qkv, scratch, scratch + tokens_ * width_.query);
-    if (width_.normed > 0) norm_heads_backward(w, x, scratch);
-    project_back(x.qkv, w.qkv, scratch, tokens_, hidden, width_.query + 2 * width_.key);
+    project_back(x.middle, w.output, scratch, tokens_, width_.attended(), hidden);
+    if (latent_) {
+      latent_->backward_input(w, x, scratch, x.norm_gradients + 2 * hidden);
+    } else {
+      attention_.backward(x.qkv, scratch, scratch + tokens_ * width_.query);
+      if (width_.normed > 0) norm_heads_backward(w, x, scratch);
+      project_back(x.qkv, w.qkv, scratch, tokens_, hidden, width_.projected());
+    }
     rms_norm_backward(x.input, w.attention_norm, scratch, x.norm_gradients, tokens_, hidden, epsilon_);
     std::copy_n(gradient, numbers, x.input);
     add(x.middle, scratch, gradient, numbers);
@@ -112,10 +128,14 @@ class DecoderLayer {
     add_bias_gradient(g.gate_bias, dense(x.gate), width_.dense);
     add_bias_gradient(g.up_bias, dense(x.up), width_.dense);
     add_to(g.ffn_norm, x.norm_gradients + hidden, hidden);
-    add_weight_gradient(x.middle, x.attention, g.output, tokens_, width_.query, hidden);
-    add_weight_gradient(x.qkv, x.attention_norm, g.qkv, tokens_, hidden, width_.query + 2 * width_.key);
+    add_weight_gradient(x.middle, x.attention, g.output, tokens_, width_.attended(), hidden);
+    if (latent_) {
+      latent_->backward_weight(g, x, x.norm_gradients + 2 * hidden);
+    } else {
+      add_weight_gradient(x.qkv, x.attention_norm, g.qkv, tokens_, hidden, width_.projected());
+    }
     add_bias_gradient(g.output_bias, x.middle, hidden);
-    add_bias_gradient(g.qkv_bias, x.qkv, width_.query + 2 * width_.key);
+    add_bias_gradient(g.qkv_bias, x.qkv, width_.projected());
     add_to(g.attention_norm, x.norm_gradients, hidden);
     if (width_.normed == 0) return;
     add_to(g.query_norm, x.unnormed, query_norm_);
@@ -166,6 +186,7 @@ class DecoderLayer {
   std::int64_t tokens_;
   T epsilon_;
   Attention<T> attention_;
+  std::optional<LatentAttention<T>> latent_;
   Experts<T> experts_;
 };
 

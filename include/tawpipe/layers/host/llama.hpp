@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -15,9 +16,12 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/layers/checked_llama.hpp"
+#include "tawpipe/layers/expert_routing.hpp"
+#include "tawpipe/layers/host/balance_loss.hpp"
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/decoder_layer.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
+#include "tawpipe/layers/host/router.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/layers/stage_memory.hpp"
 #include "tawpipe/model/batch.hpp"
@@ -59,10 +63,14 @@ class Llama {
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
-        memory_{model_, batch, recompute, tokens_ * width_.kept(recompute) * std::int64_t{sizeof(T)}},
+        memory_{model_, batch, recompute, true},
         epsilon_{static_cast<T>(constants.norm_epsilon)},
         layer_{model_, batch, constants},
+        bias_(constants.router.bias.begin(), constants.router.bias.end()),
+        routing_{model_, batch, std::int64_t{sizeof(T)}, constants.router},
+        balance_{model_, batch, constants.router},
         norm_gradient_(static_cast<std::size_t>(model_.hidden)) {
+    if (model_.dense_layers > 0) dense_.emplace(model_.of_dense_layers(), batch, constants);
     use_one_thread_for_products();
   }
 
@@ -78,13 +86,16 @@ class Llama {
     }
     for (std::int32_t i = 0; i < stage.layers; ++i) {
       Cursor<T> scratch{args.workspace.data()};
-      const LayerTensors<T> tensors = memory_.tensors_of(args.saved.data(), i, scratch);
-      const auto weights = memory_.template matrices<const T>(args.weights.layers, i);
+      const LayerTensors<T> tensors = memory_.tensors_of(stage, args.saved.data(), i, scratch);
+      const auto weights = memory_.template matrices<const T>(stage, args.weights.layers, i);
       at = memory_.reached(stage, args.saved.data(), i + 1, args.output);
-      layer_.compute(weights, tensors, scratch.take(0));
-      layer_.output(weights, tensors, at);
+      RouterNumbers<T> router = router_of(stage, i);
+      if (routes(stage, i)) router.probabilities = balance_.probabilities(args.microbatch, mixture(stage, i));
+      layer_at(stage, i).compute(weights, tensors, scratch.take(0), true, router);
+      layer_at(stage, i).output(weights, tensors, at);
+      if (routes(stage, i)) balance_.note(args.microbatch, mixture(stage, i), Routing<T>{tensors.routing, routing_});
     }
-    if (stage.last_edge) *args.loss = head_forward(args);
+    if (stage.last_edge) *args.loss = head_forward(args) + balance_.loss(args.microbatch);
   }
 
   void backward(const BackwardArgs& args) { run_backward(args, Part::both); }
@@ -93,9 +104,7 @@ class Llama {
 
   /// Bytes that backward_input leaves for backward_weight in addition to `saved`: recomputed
   /// tensors and, if no kept tensor has space for it, the gradient that the embedding waits for.
-  std::int64_t stash_bytes(const StageWork& stage) const {
-    return memory_.stash_bytes(stage.layers, stage.first_edge, stage.last_edge);
-  }
+  std::int64_t stash_bytes(const StageWork& stage) const { return memory_.stash_bytes(stage); }
 
  private:
   using Part = BackwardPart;
@@ -107,10 +116,23 @@ class Llama {
     T* logits;
   };
 
+  // ---- layers, some of which may have no experts ------------------------------------------------
+
+  const DecoderLayer<T>& layer_at(const StageWork& stage, std::int32_t i) const {
+    return memory_.is_dense(stage, i) ? *dense_ : layer_;
+  }
+  bool routes(const StageWork& stage, std::int32_t i) const { return model_.is_routed() && !memory_.is_dense(stage, i); }
+  /// The number of a layer among those with experts.
+  std::int64_t mixture(const StageWork& stage, std::int32_t i) const { return stage.first_layer + i - model_.dense_layers; }
+  RouterNumbers<T> router_of(const StageWork& stage, std::int32_t i) const {
+    if (bias_.empty() || !routes(stage, i)) return {};
+    return {.bias = bias_.data() + mixture(stage, i) * model_.experts};
+  }
+
   // ---- memory -----------------------------------------------------------------------------------
 
   Head head_of(const StageWork& stage, std::byte* saved) const {
-    Cursor<T> cursor = memory_.kept(saved, stage.layers);
+    Cursor<T> cursor = memory_.kept(stage, saved, stage.layers);
     T* const input = cursor.take(tokens_ * width_.hidden);
     T* const normed = cursor.take(tokens_ * width_.hidden);
     return {input, normed, cursor.take(tokens_ * model_.vocab)};
@@ -124,13 +146,17 @@ class Llama {
 
   void run_backward(const BackwardArgs& args, Part part) {
     check_sizes(args, part);
+    const StageWork& stage = *args.stage;
     const auto layer = [&](std::int32_t i, const LayerTensors<T>& tensors, T* gradient, Cursor<T> scratch) {
+      const DecoderLayer<T>& of = layer_at(stage, i);
       if (part != Part::weight) {
-        const auto w = memory_.template matrices<const T>(args.weights.layers, i);
-        if (recompute_ != Recompute::none) layer_.compute(w, tensors, scratch.take(0), recompute_ == Recompute::full);
-        layer_.backward_input(w, tensors, gradient, scratch.take(0));
+        const auto w = memory_.template matrices<const T>(stage, args.weights.layers, i);
+        RouterNumbers<T> router = router_of(stage, i);
+        if (recompute_ != Recompute::none) of.compute(w, tensors, scratch.take(0), recompute_ == Recompute::full, router);
+        if (routes(stage, i)) router.balance = balance_.derivative(args.microbatch, args.scale);
+        of.backward_input(w, tensors, gradient, scratch.take(0), router);
       }
-      if (part != Part::input) layer_.backward_weight(memory_.template matrices<T>(args.gradients.layers, i), tensors);
+      if (part != Part::input) of.backward_weight(memory_.template matrices<T>(stage, args.gradients.layers, i), tensors);
     };
     memory_.run_backward(
         args, part, [&](const void* from, T* to) { copy(from, to); },
@@ -216,7 +242,7 @@ class Llama {
   /// The gradient of a chunk's logits between a backward_input and a backward_weight that run
   /// separately.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
-    const std::int64_t before = memory_.stash_bytes(args.stage->layers, args.stage->first_edge);
+    const std::int64_t before = memory_.logits_at(*args.stage);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
   }
   void add_output_gradient(const BackwardArgs& args, const T* logits, std::int64_t begin, std::int64_t count) const {
@@ -272,6 +298,10 @@ class Llama {
   StageMemory<T> memory_;
   T epsilon_;
   DecoderLayer<T> layer_;
+  std::optional<DecoderLayer<T>> dense_;  // of the first layers, where these have no experts
+  std::vector<T> bias_;                   // RouterRules::bias
+  RoutingSizes routing_;
+  BalanceLoss<T> balance_;
   std::vector<T> norm_gradient_;  // [hidden], while the head's input is still needed
 };
 

@@ -56,7 +56,9 @@ class TensorLlama {
         all_{memory_.all_tokens()},
         own_{memory_.own_tokens()},
         epsilon_{static_cast<T>(constants.norm_epsilon)},
-        forward_{part_, batch_of_rank(batch, sharing), constants} {}
+        forward_{part_, batch_of_rank(batch, sharing), constants} {
+    check_shared(model, constants, sharing);
+  }
 
   void forward(const ForwardArgs& args) { whole_.forward(args); }
   void backward(const BackwardArgs& args) { whole_.backward(args); }

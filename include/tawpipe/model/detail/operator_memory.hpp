@@ -45,7 +45,8 @@ class OperatorMemory {
     work.boundary = bytes(hidden);
     work.forward_workspace = bytes(again + 2 * hidden + keys + sent_copies());
     work.backward_workspace = bytes(again + hidden + element_ * widest_gradients() + 2 * keys + sent_copies());
-    const double left = std::clamp(none.inputs + element_ * product_gradients() - policy.results, 0.0, again);
+    const double places = policy.results - element_ * copied_keys();
+    const double left = std::clamp(none.inputs + element_ * product_gradients() - places, 0.0, again);
     work.stashed_workspace = bytes(left);
     work.stash = work.stashed_workspace;
     if (left > 0 && !reading_.parts_again().any()) work.stash += std::min(norm_sums(), bytes(again) - work.stash);
@@ -58,7 +59,7 @@ class OperatorMemory {
     double silu = 0;
     for (std::size_t i = 0; i < list_.size(); ++i) silu += reading_.is_dropped(i) ? 0 : silu_numbers(i);
     const auto hidden = static_cast<double>(model_.hidden);
-    return tokens_ * silu >= (tokens_ + static_cast<double>(stream_norms()) * std::max(1.0, 4 / element_)) * hidden;
+    return tokens_ * silu >= tokens_ * hidden + static_cast<double>(norm_numbers()) * std::max(1.0, 4 / element_);
   }
 
  private:
@@ -200,15 +201,28 @@ class OperatorMemory {
     }
     return false;
   }
-  std::int64_t stream_norms() const {
-    return std::count_if(list_.begin(), list_.end(),
-                         [&](const Operator& op) { return op.kind == Kind::norm && is_of_stream(op); });
+  /// Numbers of a token of latent attention's keys that its own choice of what runs again keeps, as attention
+  /// reads them, and whose places no gradient takes: heads share the turned part, and its gradient is one.
+  double copied_keys() const {
+    double sum = 0;
+    for (std::size_t i = 1; i < list_.size() && model_.chooses_parts(reading_.recompute()); ++i) {
+      if (list_[i].kind != Kind::attention || list_[i].from[1] < 0) continue;
+      const Operator& keys = list_[static_cast<std::size_t>(list_[i].from[1])];
+      const bool shared = keys.kind == Kind::rotary && list_[static_cast<std::size_t>(keys.from[0])].gives == Split::tokens;
+      if (shared) sum += static_cast<double>(list_[i].count * keys.in) / parts_of(i);
+    }
+    return sum;
   }
-  bool is_of_stream(const Operator& norm) const { return norm.gives == Split::tokens && norm.in == model_.hidden; }
+  /// Weights of the norms of tokens, of the residual stream and of short vectors.
+  std::int64_t norm_numbers() const {
+    std::int64_t sum = 0;
+    for (const Operator& op : list_) sum += op.kind == Kind::norm && op.gives == Split::tokens ? op.in : 0;
+    return sum;
+  }
   /// The gradients of the norms' weights, a row for each sequence, as all sizes grow with these.
   Bytes norm_sums() const {
-    const std::int64_t rows = stream_norms() * reading_.batch().microbatch_size;
-    const std::int64_t sums = rows * model_.hidden * std::max<std::int64_t>(4, size_bytes(model_.dtype));
+    const std::int64_t sums =
+        norm_numbers() * reading_.batch().microbatch_size * std::max<std::int64_t>(4, size_bytes(model_.dtype));
     return Bytes{(sums + sharing_.ranks() - 1) / sharing_.ranks()};
   }
 
