@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "request.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/layers/checked_llama.hpp"
 #include "tawpipe/layers/host/tensor_memory.hpp"
 #include "tawpipe/model/tensor_part.hpp"
 #include "tawpipe/model/transformer_body.hpp"
@@ -84,6 +86,22 @@ bool splits_backward(const Schedule& schedule) {
                      [](const Task& task) { return task.op == Op::backward_input; });
 }
 
+/// A loss that balances experts takes the choices of all layers of a microbatch together.
+/// @throws InputError  if a microbatch's layers are on several ranks
+void check_balance(const ExecutionModel& model, const Schedule& schedule) {
+  if (!model.model.is_routed() || model.constants.router.balance == 0) return;
+  std::map<std::int32_t, Rank> rank_of;  // of each microbatch
+  for (const Task& task : schedule.tasks()) {
+    if (task.op != Op::forward) continue;
+    const auto [known, fresh] = rank_of.emplace(task.microbatch, task.rank);
+    if (fresh || known->second == task.rank) continue;
+    throw InputError(concat(
+        "router_aux_loss_coef: the loss that balances experts is of all layers of a microbatch together, as ",
+        "transformers has it, and ", schedule.name(), " computes them on several ranks; choose a schedule in ",
+        "which a rank computes all layers of its microbatches (fsdp, ddp, weipipe, tawpipe), or ", "output_router_logits false"));
+  }
+}
+
 /// One rank's part of each stage, with the steps of its passes.
 std::vector<SharedStage> shared_stages(const ExecutionModel& model, Recompute recompute, const Schedule& logical,
                                        const Sharing& sharing) {
@@ -135,6 +153,7 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
   model.model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
   const MeshChoice choice = executed_mesh(request);
   const Mesh mesh = choice.mesh.over(nodes.ranks());
+  layers::check_shared(model.model, model.constants, executed_sharing(request));
   const std::int64_t microbatches = model.batch.microbatches();
   if (microbatches % mesh.data != 0) {
     throw InputError(concat(microbatches, " microbatches cannot be shared equally by ", mesh.data,
@@ -153,6 +172,7 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
                                                         .nodes = mesh.is_plain() ? nodes : mesh.pipeline_nodes(nodes),
                                                         .options = parse_options(request.options),
                                                         .offload = parse_offload(request.offload)});
+  check_balance(model, schedule);
   if (!mesh.is_plain()) {
     Sharing sharing = executed_sharing(request);
     sharing.sends_activations = hands_on(schedule);

@@ -107,7 +107,8 @@ Run resolve_run(const TrainRequest& request) {
   }
   run.model.optimizer.weight_decay = request.weight_decay;
   run.model.optimizer.check();
-  if (!request.save_huggingface.empty()) training::huggingface_tensors(run.model.model);  // whether they have names
+  if (!request.save_huggingface.empty())
+    training::huggingface_tensors(run.model.model, run.model.constants);  // whether they have names
   run.file->check_vocabulary(run.model.model.vocab);
   run.learning_rate = {.peak = request.learning_rate,
                        .minimum = std::min(request.min_learning_rate, request.learning_rate),

@@ -132,6 +132,46 @@ TEST_CASE("a mixture of experts learns under every schedule, goes on from a chec
                 {"has a shared expert of width 24", "transformers"});
 }
 
+TEST_CASE("a small DeepSeek-V3 learns under every schedule, goes on from a checkpoint and from its weights") {
+  const Training training;
+  const std::string sizes =
+      R"({"model_type": "deepseek_v3", "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
+          "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 256, "q_lora_rank": 12, "kv_lora_rank": 10,
+          "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 24, "n_shared_experts": 1, "first_k_dense_replace": 1)";
+  const std::string config = training.folder.write("config.json", sizes + R"(, "n_group": 2, "topk_group": 1})");
+  const std::string run_folder = training.folder / "run";
+  const std::string weights = training.folder / "weights";
+  const std::string flags = "--dtype f64 --clip 0 --model ";
+  const json whole = training.train(4, flags + config + " --save-huggingface " + weights);
+  const auto losses = whole.at("losses").get<std::vector<double>>();
+  CHECK(losses.back() < losses.front());
+  for (const std::string schedule : {"tawpipe", "1f1b", "zb-h1", "fsdp"}) {
+    CAPTURE(schedule);
+    const json other = training.train(4, flags + config + " --cluster 2x1 --schedule " + schedule);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      CHECK(std::abs(other.at("losses")[i].get<double>() - losses[i]) < 1e-11);
+    }
+  }
+  training.train(2, flags + weights + " --save " + run_folder);
+  const json rest = training.train(4, flags + weights + " --resume " + run_folder);
+  CHECK(rest.at("losses").size() == 2);
+  CHECK(training.train(1, flags + weights).at("losses")[0].get<double>() < losses.front());
+  const std::string groups = training.folder.write("groups.json", sizes + "}");
+  check_refused(run(training.flags(4, "--model " + groups)), {"n_group: is missing"});
+  check_refused(run(training.flags(4, "--model " + config + " --cluster 2x1 --tensor-parallel 2")),
+                {"latent attention is computed on one rank", "--tensor-parallel"});
+  const std::string balanced = training.folder.write(
+      "balanced.json", R"({"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2,
+          "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 256, "num_local_experts": 4,
+          "num_experts_per_tok": 2, "output_router_logits": true, "router_aux_loss_coef": 0.02})");
+  const json one = training.train(2, flags + balanced);
+  const json pipeline = training.train(2, flags + balanced + " --cluster 2x1 --schedule weipipe");
+  CHECK(std::abs(one.at("losses")[1].get<double>() - pipeline.at("losses")[1].get<double>()) < 1e-11);
+  check_refused(run(training.flags(2, flags + balanced + " --cluster 2x1 --schedule 1f1b")),
+                {"router_aux_loss_coef", "1f1b computes them on several ranks"});
+}
+
 TEST_CASE("a config.json and a folder of its weights train the same decoder, with all that its keys say") {
   const Training training;
   const std::string sizes = R"({"model_type": "qwen3", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,

@@ -78,6 +78,37 @@ TEST_CASE("a mixture of experts under every schedule in f64") {
 TEST_CASE("a mixture of experts under every schedule in f32") {
   check_catalogue<float>(ReferenceRun{experts_folder + "/M0"}, {{2, 2}, {3, 2, 1}}, Recompute::full);
 }
+TEST_CASE("a first dense layer and DeepSeek-V3's router under every schedule in f64") {
+  check_catalogue<double>(ReferenceRun{experts_folder + "/D1"}, {{1}, {2, 2}, {2, 1}}, Recompute::none);
+}
+TEST_CASE("a first dense layer and DeepSeek-V3's router under every schedule in f32") {
+  check_catalogue<float>(ReferenceRun{experts_folder + "/D1"}, {{2, 2}}, Recompute::full);
+}
+TEST_CASE("latent attention under every schedule in f64") {
+  check_catalogue<double>(ReferenceRun{experts_folder + "/D2"}, {{1}, {2, 1}}, Recompute::selective);
+}
+TEST_CASE("latent attention under every schedule in f32") {
+  check_catalogue<float>(ReferenceRun{experts_folder + "/D2"}, {{2, 1}}, Recompute::none);
+}
+TEST_CASE("a loss that balances experts under every schedule on one rank") {
+  check_catalogue<double>(ReferenceRun{experts_folder + "/M1"}, {{1}}, Recompute::full);
+  check_catalogue<float>(ReferenceRun{experts_folder + "/M1"}, {{1}}, Recompute::none);
+}
+TEST_CASE("a loss that balances experts where a rank computes all layers of its microbatches") {
+  const ReferenceRun reference{experts_folder + "/M1"};
+  for (const char* const name : {"ddp", "fsdp", "weipipe", "tawpipe"}) {
+    CAPTURE(name);
+    const Schedule schedule = build_schedule(
+        name, {.workload = reference_training::reference_work<double>(reference, Recompute::selective), .nodes = {{2, 2}}});
+    for (const NumericsCheck& check : reference_training::train_reference<double>(reference, schedule, Recompute::selective)) {
+      CAPTURE(check.quantity);
+      CHECK(check.difference <= check.tolerance);
+    }
+  }
+  const Schedule pipeline = build_schedule(
+      "1f1b", {.workload = reference_training::reference_work<double>(reference, Recompute::none), .nodes = {{2}}});
+  CHECK_THROWS_AS(reference_training::train_reference<double>(reference, pipeline, Recompute::none), InputError);
+}
 TEST_CASE("configuration B under every schedule in f32") {
   check_catalogue<float>(ReferenceRun{folder + "/B"}, {{2, 1}}, Recompute::none);
 }

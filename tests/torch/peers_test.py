@@ -35,6 +35,9 @@ SIZES = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_att
              intermediate_size=48, max_position_embeddings=64, tie_word_embeddings=False)
 LLAMA3 = dict(rope_type="llama3", rope_theta=100.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+DEEPSEEK = dict(n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=1, first_k_dense_replace=1,
+                n_group=2, topk_group=1, routed_scaling_factor=2.5)
+LATENT = dict(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6, num_key_value_heads=4, rms_norm_eps=1e-5)
 # By name: the class of its configuration, and what differs from SIZES and that class.
 MODELS = {
     "llama": ("Llama", dict(rms_norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=5e4))),
@@ -51,6 +54,15 @@ MODELS = {
                                             max_window_layers=0)),
     "mixtral": ("Mixtral", dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=None)),
     "qwen3_moe": ("Qwen3Moe", dict(head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True)),
+    "mixtral, balanced": ("Mixtral", dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=None, output_router_logits=True,
+                                          router_aux_loss_coef=0.05)),
+    "qwen3_moe, weights of all experts, first layer dense": (
+        "Qwen3Moe", dict(head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=False,
+                         mlp_only_layers=[0])),
+    "deepseek_v3": ("DeepseekV3", {**DEEPSEEK, **LATENT, "q_lora_rank": 20}),
+    "deepseek_v3, no short queries": ("DeepseekV3", {**DEEPSEEK, **LATENT, "q_lora_rank": None, "norm_topk_prob": False}),
+    "glm4_moe": ("Glm4Moe", dict(**DEEPSEEK, use_qk_norm=True, attention_bias=True, head_dim=8, rope_parameters=dict(
+        rope_type="default", rope_theta=1e4, partial_rotary_factor=1.0))),
     "olmoe": ("Olmoe", dict(num_experts=5, num_experts_per_tok=3, norm_topk_prob=True, pad_token_id=None)),
 }
 
@@ -78,6 +90,9 @@ def new_model(kind, differences):
             parameter.normal_(0, 0.15, generator=generator)
             if "norm" in name:
                 parameter.add_(1)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.normal_(0, 0.2, generator=generator)
     return model
 
 
@@ -92,12 +107,18 @@ def train(model, ids):
     groups = [{"params": [p for p in model.parameters() if (p.ndim > 1) == matrix], "weight_decay": DECAY if matrix else 0.0}
               for matrix in (True, False)]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPSILON)
+    balance = getattr(model.config, "output_router_logits", False) and model.config.router_aux_loss_coef
     losses = []
     with all_in_double():
         for tokens, targets in batches(ids):
             optimizer.zero_grad()
             logits = model(input_ids=tokens, use_cache=False).logits
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            if balance:  # of each of the microbatches by itself, whose mean it is
+                for half in tokens.split(2):
+                    routers = model(input_ids=half, use_cache=False, output_router_logits=True).router_logits
+                    loss = loss + 2 / SEQUENCES * balance * transformers.models.mixtral.modeling_mixtral.load_balancing_loss_func(
+                        routers, model.config.num_local_experts, model.config.num_experts_per_tok)
             loss.backward()
             optimizer.step()
             losses.append(loss.item())

@@ -41,16 +41,16 @@ struct RouterRules {
 
 /// Constants of a LLaMA decoder other than sizes.
 struct DecoderConstants {
-  double rope_theta = 10000;   ///< base of the rotary embedding's frequencies
-  double norm_epsilon = 1e-5;  ///< inside the root of RMSNorm
-  /// the same of the norms of latent attention's short vectors, whatever the others have.
-  /// Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3RMSNorm
-  double latent_epsilon = 1e-6;
+  double rope_theta = 10000;      ///< base of the rotary embedding's frequencies
+  double norm_epsilon = 1e-5;     ///< inside the root of RMSNorm
   std::int32_t positions = 2048;  ///< longest sequence it is meant for
   RotaryScaling scaling = {};
   double rotary_part = 1;           ///< of each head, its first numbers, that is turned
   std::string activation = "silu";  ///< of the MLP, as transformers calls it
   RouterRules router = {};
+  /// as norm_epsilon, of the norms of latent attention's short vectors, whatever the others have.
+  /// Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3RMSNorm
+  double latent_epsilon = 1e-6;
 
   bool operator==(const DecoderConstants&) const = default;
 };

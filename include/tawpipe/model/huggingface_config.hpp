@@ -153,9 +153,6 @@ inline void read_layers(ConfigReading& reading) {
                                                 " tokens is taken as full attention, which is the same in sequences up to that"));
   const auto dense = model.experts == 0 ? 0 : letters.mlps.find('e');
   model.dense_layers = static_cast<int>(dense);
-  for (const std::string_view key : {"moe_layer_freq", "mlp_only_layers", "moe_layers"}) {
-    if (dense > 0 && reading.says(key)) reading.not_computed(reading.named(key), "layers without experts are not computed");
-  }
   if (dense == 0) model.dense_width = 0;
 
   const auto left_out = [&](std::string_view key, const std::string& what) {

@@ -57,6 +57,23 @@ inline std::vector<CheckpointPart> checkpoint_parts(const Transformer& model) {
   return parts;
 }
 
+namespace detail {
+
+/// The names of RouterRules::bias in checkpoints, one for each layer with experts.
+inline std::vector<std::string> bias_names(const Transformer& model) {
+  std::vector<std::string> names;
+  for (int layer = model.dense_layers; model.is_routed() && layer < model.layers; ++layer) {
+    names.push_back(concat("decoders.", layer, ".feed_forward.gate.e_score_correction_bias"));
+  }
+  return names;
+}
+/// The same if there are any.
+inline std::vector<std::string> bias_names(const Transformer& model, const DecoderConstants& constants) {
+  return constants.router.bias.empty() ? std::vector<std::string>{} : bias_names(model);
+}
+
+}  // namespace detail
+
 /// Fills the bytes with the numbers of a part, in the dtype of the state: f32 or f64.
 using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)>;
 
@@ -64,10 +81,9 @@ using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)
 /// `keep` of the same run (TrainingState::run). If it fails or is interrupted at any moment, the last
 /// good one stays.
 ///
-/// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`,
-/// `v/<name>`), config.json (the model), state.json, and checksums.json with a sum for each tensor
-/// and each value of these. One process calls this; the others can tell from checkpoint_parts()
-/// what it requests.
+/// The folder holds model.safetensors (weights by name, and a router's biases of the choice, which are none),
+/// optimizer.safetensors (`m/<name>`, `v/<name>`), config.json (the model), state.json, and checksums.json with a sum for each
+/// tensor and each value of these. One process calls this; the others can tell from checkpoint_parts() what it requests.
 /// @param overwrite  deletes the checkpoints of other runs that are there, too
 /// @return the path of the checkpoint
 /// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor
@@ -89,12 +105,14 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
   std::vector<NewTensor> moments;
   const auto tensors = ParameterOrder{model}.tensors();
   for (const ParameterTensor& tensor : tensors) weights.push_back({tensor.name, format, tensor.shape});
+  const std::vector<std::string> biases = detail::bias_names(model, constants);
+  for (const std::string& name : biases) weights.push_back({name, NumberFormat::f64, {model.experts}});
   for (const char* prefix : {"m/", "v/"}) {
     for (const ParameterTensor& tensor : tensors) moments.push_back({prefix + tensor.name, format, tensor.shape});
   }
   SafetensorsWriter model_file{folder.file("model.safetensors"), weights, metadata};
   SafetensorsWriter optimizer_file{folder.file("optimizer.safetensors"), moments, metadata};
-  std::vector<detail::Checksum> sums(3 * tensors.size());
+  std::vector<detail::Checksum> sums(3 * tensors.size() + biases.size());  // of biases last
   std::vector<std::byte> bytes;
   std::size_t tensor = 0;  // of all three values, as the parts follow each other
   for (const CheckpointPart& part : checkpoint_parts(model)) {
@@ -104,6 +122,13 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
     sums[tensor].add(bytes);
     if (part.range.end == tensors[tensor % tensors.size()].range.end) ++tensor;
   }
+  for (std::size_t i = 0; i < biases.size(); ++i) {
+    const auto bias = std::as_bytes(std::span<const double>{constants.router.bias})
+                          .subspan(i * static_cast<std::size_t>(model.experts) * sizeof(double),
+                                   static_cast<std::size_t>(model.experts) * sizeof(double));
+    model_file.write_bytes(bias);
+    sums[3 * tensors.size() + i].add(bias);
+  }
   model_file.finish();
   optimizer_file.finish();
   write_durably(folder.file("config.json"), config);
@@ -111,7 +136,10 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
   detail::Checksums checksums;
   const auto keep_sums = [&](const char* name, const std::vector<NewTensor>& written, std::size_t first) {
     detail::FileChecksums kept{{std::string{detail::whole_name}, detail::header_checksum(SafetensorsFile{folder.file(name)})}};
-    for (std::size_t i = 0; i < written.size(); ++i) kept[written[i].name] = sums[first + i].value();
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      const bool bias = first == 0 && i >= tensors.size();
+      kept[written[i].name] = sums[bias ? 2 * tensors.size() + i : first + i].value();
+    }
     checksums.set(name, std::move(kept));
   };
   keep_sums("model.safetensors", weights, 0);
@@ -151,7 +179,13 @@ class Checkpoint {
       check(optimizer_, "m/" + tensor.name, tensor, format);
       check(optimizer_, "v/" + tensor.name, tensor, format);
     }
-    check_count(model_, tensors_.size());
+    for (const std::string& name : detail::bias_names(config_.model)) {
+      if (!config_.constants.router.sigmoid || !model_.contains(name)) break;  // without: all are 0
+      model_.tensor(name, {config_.model.experts});
+      const std::vector<double> bias = model_.read<double>(name);
+      config_.constants.router.bias.insert(config_.constants.router.bias.end(), bias.begin(), bias.end());
+    }
+    check_count(model_, tensors_.size() + detail::bias_names(config_.model, config_.constants).size());
     check_count(optimizer_, 2 * tensors_.size());
   }
 
@@ -190,6 +224,14 @@ class Checkpoint {
     compare("experts", found.experts, wanted.experts);
     compare("experts a token", found.experts_per_token, wanted.experts_per_token);
     compare("shared width", found.shared_width, wanted.shared_width);
+    compare("first layers without experts", found.dense_layers, wanted.dense_layers);
+    compare("the width of these", found.dense_width, wanted.dense_width);
+    compare("groups of experts", found.expert_groups, wanted.expert_groups);
+    compare("groups a token", found.groups_per_token, wanted.groups_per_token);
+    compare("q_lora_rank", found.query_rank, wanted.query_rank);
+    compare("kv_lora_rank", found.key_value_rank, wanted.key_value_rank);
+    compare("qk_rope_head_dim", found.rope_width, wanted.rope_width);
+    compare("v_head_dim", found.value_size, wanted.value_size);
     compare("vocabulary", found.vocab, wanted.vocab);
     compare("tied embedding", found.tied ? 1 : 0, wanted.tied ? 1 : 0);
     compare("window", found.window, wanted.window);
@@ -201,7 +243,7 @@ class Checkpoint {
     computed.positions = config_.constants.positions;  // compute nothing
     if (computed == config_.constants) return;
     throw InputError(concat("checkpoint ", quote(path_),
-                            " has other constants (rope_theta, rms_norm_eps, rope_scaling) than the ",
+                            " has other constants (rope_theta, rms_norm_eps, rope_scaling, the router's) than the ",
                             "model; give the model it was written with"));
   }
 

@@ -59,12 +59,13 @@ constexpr std::int64_t unrotated_row(std::int64_t row, std::int64_t head_rows) {
 /// All tensors of a model in our order, with their names in huggingface_type(model).
 /// @throws InputError  if the head size is odd, if no type has such a decoder, or if there is a shared
 /// expert: what is published scales its result by a gate of its own.
-inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& model) {
-  if (model.head_size() % 2 != 0) {
+inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& model, const DecoderConstants& constants) {
+  const std::string_view type = huggingface_type(model, constants);
+  if (!model.is_latent() && model.head_size() % 2 != 0) {
     throw InputError(
         concat("model ", quote(model.name), " has heads of ", model.head_size(), "; rotary embedding needs an even head size"));
   }
-  if (model.shared_width > 0) {
+  if (type == "qwen2_moe") {
     throw InputError(concat("model ", quote(model.name), " has a shared expert of width ", model.shared_width,
                             ", which transformers computes in no model as it is computed here"));
   }
@@ -73,6 +74,16 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
       {"attention.wo", "self_attn.o_proj"},  {"attention.q_norm", "self_attn.q_norm"}, {"attention.k_norm", "self_attn.k_norm"},
       {"attention_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"},
   };
+  static constexpr std::pair<std::string_view, std::string_view> of_latent[] = {
+      {"attention.wq", "self_attn.q_proj"},
+      {"attention.wq_a", "self_attn.q_a_proj"},
+      {"attention.q_norm", "self_attn.q_a_layernorm"},
+      {"attention.wq_b", "self_attn.q_b_proj"},
+      {"attention.wkv_a", "self_attn.kv_a_proj_with_mqa"},
+      {"attention.kv_norm", "self_attn.kv_a_layernorm"},
+      {"attention.wkv_b", "self_attn.kv_b_proj"},
+      {"attention.wo", "self_attn.o_proj"},
+  };
   static constexpr std::pair<std::string_view, std::string_view> of_mlp[] = {
       {"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}};
   const auto renamed = [](const auto& names, std::string_view part) {
@@ -80,7 +91,7 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
     TAWPIPE_ASSERT(found != std::end(names), "a tensor without a Hugging Face name");
     return found->second;
   };
-  const bool mixtral = huggingface_type(model) == "mixtral";
+  const bool mixtral = type == "mixtral";
   std::vector<HuggingFaceTensor> tensors;
   for (ParameterTensor& ours : ParameterOrder{model}.tensors()) {
     HuggingFaceTensor tensor{.ours = std::move(ours), .name = {}};
@@ -98,7 +109,9 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
       const std::string_view part = name.substr(dot + 1, kind - dot - 1);
       constexpr std::string_view mlp = "feed_forward.";
       std::string theirs;
-      if (!part.starts_with(mlp)) {
+      if (model.is_latent() && part.starts_with("attention.")) {
+        theirs = renamed(of_latent, part);  // its turned pairs are adjacent there too
+      } else if (!part.starts_with(mlp)) {
         theirs = renamed(of_layer, part);
         const bool turned = part.starts_with("attention.") && part != "attention.wv" && part != "attention.wo";
         if (turned) tensor.head_rows = model.head_size();
@@ -115,6 +128,16 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
     tensors.push_back(std::move(tensor));
   }
   return tensors;
+}
+
+/// The names of the biases by which sigmoid scores are chosen, one for each layer with experts: no
+/// parameters, but stored with them.
+inline std::vector<std::string> huggingface_biases(const Transformer& model, const DecoderConstants& constants) {
+  std::vector<std::string> names;
+  for (int layer = model.dense_layers; constants.router.sigmoid && layer < model.layers; ++layer) {
+    names.push_back(concat("model.layers.", layer, ".mlp.gate.e_score_correction_bias"));
+  }
+  return names;
 }
 
 /// Fills numbers with a range of the model's parameters.
@@ -134,13 +157,15 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
                  : format == NumberFormat::f32 ? Dtype::f32
                  : format == NumberFormat::f16 ? Dtype::f16
                                                : Dtype::bf16;
-  const auto tensors = huggingface_tensors(model);
+  const auto tensors = huggingface_tensors(model, constants);
+  const std::vector<std::string> biases = huggingface_biases(model, constants);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw InputError(concat("cannot make folder ", quote(folder), ": ", error.message()));
 
   std::vector<NewTensor> files_tensors;
   for (const HuggingFaceTensor& tensor : tensors) files_tensors.push_back({tensor.name, format, tensor.ours.shape});
+  for (const std::string& bias : biases) files_tensors.push_back({bias, format, {model.experts}});
   // `transformers` refuses files that do not name their framework.
   SafetensorsWriter file{folder + "/model.safetensors", std::move(files_tensors), {{"format", "pt"}}};
   constexpr std::int64_t most = std::int64_t{1} << 20;
@@ -163,6 +188,14 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
       file.write<double>(numbers);
     }
   }
+  for (std::size_t layer = 0; layer < biases.size(); ++layer) {
+    numbers.assign(static_cast<std::size_t>(model.experts), 0.0);
+    if (!constants.router.bias.empty()) {
+      std::copy_n(constants.router.bias.begin() + static_cast<std::ptrdiff_t>(layer) * model.experts, model.experts,
+                  numbers.begin());
+    }
+    file.write<double>(numbers);
+  }
   file.finish();
   write_durably(folder + "/config.json", huggingface_config_text(stored, constants));
 }
@@ -177,8 +210,17 @@ class HuggingFaceWeights {
   /// in another way.
   explicit HuggingFaceWeights(const std::string& folder)
       : folder_{folder}, config_{read_decoder_config(folder + "/config.json")} {
-    tensors_ = huggingface_tensors(config_.model);
+    tensors_ = huggingface_tensors(config_.model, config_.constants);
     std::map<std::string, std::size_t> file_of = open_files();
+    for (const std::string& name : huggingface_biases(config_.model, config_.constants)) {
+      const auto found = file_of.find(name);
+      if (found == file_of.end()) fail(concat("lack the tensor ", quote(name)));
+      const SafetensorsFile& file = files_[found->second];
+      file.tensor(name, {config_.model.experts});
+      const std::vector<double> bias = file.read<double>(name);
+      config_.constants.router.bias.insert(config_.constants.router.bias.end(), bias.begin(), bias.end());
+      file_of.erase(found);
+    }
     for (const HuggingFaceTensor& tensor : tensors_) {
       const auto found = file_of.find(tensor.name);
       if (found == file_of.end()) fail(concat("lack the tensor ", quote(tensor.name)));

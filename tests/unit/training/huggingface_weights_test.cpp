@@ -219,6 +219,56 @@ TEST_CASE("weights of a mixture of experts have a Mixtral's names, and come back
   CHECK_THROWS_WITH_AS(write_numbered(folder / "s", model), doctest::Contains("has a shared expert of width 4"), InputError);
 }
 
+TEST_CASE("weights like DeepSeek-V3's and GLM-4.5's have their names, with the biases of the choice, and come back") {
+  const ScratchFolder folder;
+  Transformer model = small_decoder();
+  model.dense_layers = 1;
+  model.dense_width = 20;
+  model.experts = 4;
+  model.experts_per_token = 2;
+  model.shared_width = 12;
+  model.expert_groups = 2;
+  DecoderConstants constants;
+  constants.router = {.sigmoid = true, .scale = 2.5, .bias = {0.5, -1, 0.25, 2}};
+  const std::string gate = "model.layers.1.mlp.gate.";
+  for (const bool latent : {false, true}) {
+    if (latent) {
+      model.kv_heads = 2;
+      model.query_rank = 6;
+      model.key_value_rank = 5;
+      model.rope_width = 2;
+      model.value_size = 6;
+      model.head_dim = 4;
+    }
+    write_huggingface(folder / "m", model, constants, NumberFormat::f32, give_numbered);
+    const SafetensorsFile file{folder / "m/model.safetensors"};
+    CHECK(file.tensor("model.layers.0.mlp.up_proj.weight").shape == std::vector<std::int64_t>{20, 8});
+    CHECK(file.tensor("model.layers.1.mlp.shared_experts.down_proj.weight").shape == std::vector<std::int64_t>{8, 12});
+    CHECK(file.read<double>(gate + "e_score_correction_bias") == Vector{0.5, -1, 0.25, 2});
+    CHECK(file.contains("model.layers.0.self_attn.kv_a_proj_with_mqa.weight") == latent);
+    const HuggingFaceWeights weights{folder / "m"};
+    CHECK(holds_numbered(weights, {0, model.parameters()}));
+    CHECK(weights.constants() == constants);
+    CHECK(weights.model().dense_width == 20);
+    CHECK(weights.model().expert_groups == 2);
+    if (!latent) continue;
+    // q_a 6 rows, q_b 8, kv_a 5 + 2, kv_b heads of 2 + 6: layer 0 begins at 80.
+    CHECK(file.tensor("model.layers.0.self_attn.q_b_proj.weight").shape == std::vector<std::int64_t>{8, 6});
+    CHECK(file.read<double>("model.layers.0.self_attn.q_b_proj.weight").front() == 80 + 48);
+    CHECK(file.read<double>("model.layers.0.self_attn.kv_a_proj_with_mqa.weight").front() == 80 + 48 + 48);
+    CHECK(file.tensor("model.layers.0.self_attn.kv_b_proj.weight").shape == std::vector<std::int64_t>{16, 5});
+    CHECK(file.contains("model.layers.1.self_attn.q_a_layernorm.weight"));
+    CHECK(file.contains("model.layers.1.self_attn.kv_a_layernorm.weight"));
+  }
+  // Without biases they are written as 0, and a model that chooses by a softmax has no such type.
+  constants.router.bias.clear();
+  write_huggingface(folder / "m", model, constants, NumberFormat::f32, give_numbered);
+  CHECK(HuggingFaceWeights{folder / "m"}.constants().router.bias == Vector(4, 0.0));
+  constants.router.sigmoid = false;
+  CHECK_THROWS_WITH_AS(write_huggingface(folder / "m", model, constants, NumberFormat::f32, give_numbered),
+                       doctest::Contains("that no model of transformers has together"), InputError);
+}
+
 TEST_CASE("biases and norms of heads are in the order of transformers' heads, and come back") {
   const ScratchFolder folder;
   Transformer model = small_decoder();

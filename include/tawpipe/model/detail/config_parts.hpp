@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
@@ -136,8 +137,27 @@ inline void read_latent(ConfigReading& reading) {
   const int unturned = width("qk_nope_head_dim", 0);
   model.value_size = reading.says("v_head_dim") ? width("v_head_dim", 1) : model.heads > 0 ? model.hidden / model.heads : 0;
   model.head_dim = unturned + model.rope_width;
+  if (const auto pairs = reading.config().find_given("rope_interleave"); pairs && pairs->shown() == "false")
+    reading.not_computed("rope_interleave", "latent attention is computed with turned pairs of neighbours; it must be true");
   if (model.kv_heads != model.heads)
     reading.need("num_key_value_heads").fail(concat("latent attention has as many as heads, ", model.heads));
+}
+
+/// What a router like DeepSeek-V3's has; predictions take none of it.
+inline void read_sigmoid_router(ConfigReading& reading) {
+  RouterRules& router = reading.constants().router;
+  router.sigmoid = true;
+  router.scale = reading.type.router_scale;
+  if (const auto scale = reading.config().find_given("routed_scaling_factor"); scale) router.scale = scale->positive();
+  for (const std::string_view key : {"n_group", "topk_group"}) {
+    if (reading.type.name() == "deepseek_v3" && !reading.says(key))
+      reading.not_computed(key, "is missing; give it, as the class of transformers has 8 groups, of which 4 are open");
+  }
+  for (const auto& [key, value] : {std::pair{"scoring_func", "sigmoid"}, std::pair{"topk_method", "noaux_tc"}}) {
+    const auto given = reading.config().find_given(key);
+    if (given && given->shown() != concat("\"", value, "\""))
+      reading.not_computed(key, concat("must be ", value, " in a ", reading.type.name()));
+  }
 }
 
 inline constexpr std::string_view is_mixture =
@@ -206,6 +226,7 @@ inline void read_experts(ConfigReading& reading) {
     reading.need("norm_topk_prob").fail("the weights of this type's experts have the sum 1; it must be true");
   const auto balance = reading.take("router_aux_loss_coef");
   if (reading.flag("output_router_logits", false)) router.balance = balance ? balance->positive_or_zero() : type.balance;
+  if (type.sigmoid) read_sigmoid_router(reading);
   if (!type.router.empty()) reading.not_computed("model_type", concat("the router of a ", type.name(), " ", type.router));
 }
 

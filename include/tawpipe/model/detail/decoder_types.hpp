@@ -84,6 +84,8 @@ struct DecoderType {
   bool shared_gate = false;
   bool sum_to_one = true;        ///< norm_topk_prob
   double balance = 0.001;        ///< router_aux_loss_coef
+  bool sigmoid = false;          ///< its router is DeepSeek-V3's
+  double router_scale = 1;       ///< routed_scaling_factor of such a router
   std::string_view router = {};  ///< why its router is not computed
   /// The class's sizes as JSON: what a nested file leaves out, which transformers writes without
   /// what is as in the class.

@@ -11,6 +11,8 @@
 #include "support/golden.hpp"
 #include "support/llama_run.hpp"
 #include "tawpipe/layers/adamw.hpp"
+#include "tawpipe/layers/expert_routing.hpp"
+#include "tawpipe/layers/host/router.hpp"
 
 namespace llama_golden_test {
 
@@ -206,6 +208,44 @@ TEST_CASE("losses and gradients of all configurations in float64") {
   check_first_step<double>("M1");
   check_first_step<double>("D1");
   check_first_step<double>("D2");
+}
+
+TEST_CASE("routers choose the golden experts, with the golden weights") {
+  for (const std::string name : {"M1", "D1", "D2"}) {
+    CAPTURE(name);
+    const Case test{name};
+    const auto model = test.model(Dtype::f64);
+    const auto rules = test.constants().router;
+    const tawpipe::layers::host::Router<double> router{model, test.batch(), rules};
+    const std::int64_t tokens = test.batch().tokens();
+    const std::int64_t k = model.experts_per_token;
+    std::vector<double> memory(static_cast<std::size_t>(k * tokens * model.hidden));
+    const tawpipe::layers::Routing<double> routing{memory.data(), router.sizes()};
+    const auto indices = test.expect.read<std::int32_t>("routing/topk_index");
+    const auto weights = test.expect.read<double>("routing/topk_weight");
+    const auto counts = test.expect.read<std::int32_t>("routing/counts");
+    int layers = 0;
+    for (int layer = model.dense_layers; layer < model.layers; ++layer) {
+      const std::string act = "act/L" + std::to_string(layer) + ".ffn_norm";
+      if (!test.expect.contains(act)) continue;
+      ++layers;
+      CAPTURE(layer);
+      const auto normed = test.expect.read<double>(act);
+      const auto gate = test.init.read<double>("decoders." + std::to_string(layer) + ".feed_forward.gate.weight");
+      const double* const bias = rules.bias.empty() ? nullptr : rules.bias.data() + (layer - model.dense_layers) * model.experts;
+      router.choose(gate.data(), normed.data(), routing, {.bias = bias});
+      const std::int64_t first = layer * test.microbatches();  // of this layer, microbatch 0
+      for (std::int64_t pair = 0; pair < tokens * k; ++pair) {
+        const auto at = static_cast<std::size_t>(first * tokens * k + pair);
+        CHECK(routing.expert[pair] == indices[at]);
+        CHECK(std::abs(routing.weight[pair] - weights[at]) < 1e-12);
+      }
+      for (std::int64_t e = 0; e < model.experts; ++e) {
+        CHECK(routing.begin[e + 1] - routing.begin[e] == counts[static_cast<std::size_t>(first * model.experts + e)]);
+      }
+    }
+    CHECK(layers == 2);
+  }
 }
 
 TEST_CASE("activations between layers of configuration A, and their derivatives, in float64") {
