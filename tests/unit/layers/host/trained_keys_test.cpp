@@ -41,7 +41,7 @@ const std::map<std::string, json> types = {
      {{"num_key_value_heads", 2},
       {"q_lora_rank", 6},
       {"kv_lora_rank", 5},
-      {"qk_rope_head_dim", 2},
+      {"qk_rope_head_dim", 4},
       {"qk_nope_head_dim", 4},
       {"v_head_dim", 4},
       {"n_routed_experts", 8},
@@ -53,7 +53,8 @@ const std::map<std::string, json> types = {
       {"topk_group", 1}}},
 };
 /// What latent attention and a first dense layer say by other keys.
-const std::vector<std::string> not_of_deepseek = {"head_dim", "num_attention_heads", "mlp_only_layers", "moe_layer_freq"};
+const std::vector<std::string> not_of_deepseek = {"num_hidden_layers", "head_dim", "num_attention_heads", "mlp_only_layers",
+                                                  "moe_layer_freq"};
 /// Keys that only a router like DeepSeek-V3's and latent attention take.
 const std::vector<std::string> of_deepseek = {"routed_scaling_factor", "scoring_func", "topk_method", "rope_interleave"};
 
@@ -73,7 +74,7 @@ const std::map<std::string, std::vector<json>> other_values = {
     {"num_key_value_heads", {2, 1}},
     {"q_lora_rank", {7}},
     {"kv_lora_rank", {7}},
-    {"qk_rope_head_dim", {4}},
+    {"qk_rope_head_dim", {2}},
     {"qk_nope_head_dim", {6}},
     {"v_head_dim", {6}},
     {"n_group", {1}},
