@@ -206,8 +206,8 @@ inline constexpr StructureKey structure_keys[] = {
 };
 
 /// Keys that change nothing in any model here: names, tokens, generation, labels, runs of
-/// transformers, how a router scores experts (they are taken to get equally many), towers that a
-/// decoder's file does not need.
+/// transformers, how a router scores experts (they are taken to get equally many; training takes of a
+/// router like DeepSeek-V3's what read_sigmoid_router() reads), towers that a decoder's file does not need.
 inline constexpr std::string_view idle_keys =
     "model_type name_or_path _commit_hash transformers_version auto_map torchscript return_dict use_return_dict "
     "output_attentions output_hidden_states use_cache use_bfloat16 initializer_range pretraining_tp gradient_checkpointing "
