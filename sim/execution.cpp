@@ -52,10 +52,6 @@ MeshChoice executed_mesh(const ExecutionRequest& request) {
     alone("--expert-parallel", request.expert_parallel, "on GPUs a stage is computed whole by one rank, with all its experts");
   const MeshChoice choice = resolve_mesh(request);
   refuse_idle_sharding(choice.sharding, choice.mesh);
-  if (choice.mesh.whole_experts && choice.mesh.tensor * choice.mesh.context > 1) {
-    throw InputError(concat("--expert-parallel ", request.expert_parallel,
-                            " with --tensor-parallel or --context-parallel can be simulated, but not executed; leave these out"));
-  }
   if (choice.mesh.whole_experts && choice.sharding == StateSharding::parameters) {
     throw InputError(concat("--shard-states parameters with --expert-parallel ", request.expert_parallel,
                             " can be simulated, but not executed; choose gradients"));
@@ -192,7 +188,8 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
         concat("the schedule is not valid: ", first.code, ": ", first.message, "; tawpipe validate shows all findings"));
   }
   if (mesh.whole_experts) {
-    schedule = with_tensor_parts(schedule, expert_slices(model.model, mesh.expert_parts()), false);
+    schedule = with_tensor_parts(schedule, expert_slices(model.model, mesh.expert_parts(), mesh.tensor),
+                                 choice.sequence_parallel && mesh.tensor > 1);
   } else if (mesh.tensor > 1) {
     schedule = with_tensor_parts(schedule, tensor_slices(model.model, mesh.tensor), choice.sequence_parallel);
   }

@@ -243,7 +243,12 @@ TEST_CASE("ranks that divide the experts follow the curve of one device with mic
   for (const std::string mesh :
        {"--schedule 1f1b --cluster 1x2 --expert-parallel 2", "--schedule zb-h1 --cluster 2x2 --expert-parallel 2",
         "--schedule ddp --cluster 1x2 --expert-parallel 2", "--schedule 1f1b --cluster 2x4 --expert-parallel 2 --data-parallel 2",
-        "--schedule zb-h1 --cluster 1x4 --expert-parallel 2 --data-parallel 2 --shard-states gradients"}) {
+        "--schedule zb-h1 --cluster 1x4 --expert-parallel 2 --data-parallel 2 --shard-states gradients",
+        "--schedule 1f1b --cluster 2x4 --tensor-parallel 2 --expert-parallel 4 --recompute full",
+        "--schedule zb-v --cluster 2x4 --context-parallel 2 --expert-parallel 4 --context-exchange ring",
+        "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --context-parallel 2 --microbatch 2",
+        "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --context-parallel 2 --expert-parallel 4 --microbatch 2 "
+        "--recompute selective"}) {
     const json shared = training.train(6, model + mesh);
     check_same_curve(shared, alone);
     CHECK(training.train(6, model + mesh + " --chaos 20 --chaos-seed 3").at("losses") == shared.at("losses"));
@@ -252,10 +257,17 @@ TEST_CASE("ranks that divide the experts follow the curve of one device with mic
   training.train(3, model + "--schedule 1f1b --cluster 1x4 --expert-parallel 4 --save " + folder);
   const std::string together = model + "--schedule 1f1b --microbatch 4";
   check_same_curve(training.train(6, together + " --resume " + folder), training.train(6, together));
-  const auto numerics = run("check-numerics --reference " + std::string{TAWPIPE_TEST_DATA} +
-                            "/moe_golden/M0 --schedule 1f1b --dtype f64 --cluster 2x2 --expert-parallel 2");
-  CHECK(numerics.code == 0);
-  CHECK(numerics.out.find("EXCEEDED") == std::string::npos);
+  for (const std::string mesh :
+       {"1f1b --cluster 2x2 --expert-parallel 2", "zb-v --cluster 2x4 --tensor-parallel 2 --expert-parallel 4",
+        "1f1b --cluster 2x2 --context-parallel 2 --recompute full"}) {
+    const auto numerics =
+        run("check-numerics --reference " + std::string{TAWPIPE_TEST_DATA} + "/moe_golden/M0 --dtype f64 --schedule " + mesh);
+    CAPTURE(mesh);
+    CHECK(numerics.code == 0);
+    CHECK(numerics.out.find("EXCEEDED") == std::string::npos);
+  }
+  check_refused(run(training.flags(1, model + "--schedule 1f1b --cluster 1x2 --tensor-parallel 2 --sequence-parallel off")),
+                {"mixtures of experts with sequence parallelism", "--sequence-parallel on"});
 }
 
 TEST_CASE("what no executor runs of a mesh is refused by its flag") {
@@ -275,8 +287,7 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   refused("--context-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--context-parallel 2"});
   refused("--expert-parallel 2 --cluster 1x2", {"expert parallelism", "has no experts"});
   refused("--expert-parallel 2 --cluster 1x2 --backend cuda --dtype f32", {"--expert-parallel 2", "on GPUs", "all its experts"});
-  refused("--expert-parallel 2 --tensor-parallel 2 --cluster 1x2",
-          {"--expert-parallel 2", "--tensor-parallel", "leave these out"});
+  refused("--expert-parallel 2 --tensor-parallel 4 --cluster 1x4", {"--expert-parallel 2", "--tensor-parallel"});
   refused("--expert-parallel 2 --cluster 1x2 --shard-states parameters",
           {"--shard-states parameters", "--expert-parallel 2", "choose gradients"});
   refused("--expert-parallel 3 --cluster 1x3", {"--expert-parallel 3", "8 sequences of a step"});

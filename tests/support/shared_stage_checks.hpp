@@ -53,6 +53,17 @@ inline std::vector<Sent> messages(const Schedule& run, Rank rank, const std::str
   return sent;
 }
 
+/// What it exchanges of tokens with those that share its stages, lane by lane.
+inline std::vector<Sent> messages(const Schedule& run, Rank rank) {
+  std::vector<Sent> sent;
+  for (const std::string& lane : run.lanes()) {
+    if (!lane.ends_with("_parallel")) continue;
+    const std::vector<Sent> of = messages(run, rank, lane);
+    sent.insert(sent.end(), of.begin(), of.end());
+  }
+  return sent;
+}
+
 /// Whether all ranks together sent the bytes of tokens that are told.
 inline void check_token_bytes(const IterationResult& result, const Traffic& told) {
   for (const Payload payload : {Payload::activations, Payload::activation_gradients}) {

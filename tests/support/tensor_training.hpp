@@ -92,6 +92,12 @@ Schedule simulated_schedule(const training::ReferenceRun& reference, const std::
                                [](std::vector<SharedStage> stages, const Sharing&) { return stages; });
 }
 
+inline Schedule parts_of_tensors(const Schedule& composed, const Transformer& model, const Mesh& axes, bool by_tokens) {
+  const TensorSlices slices =
+      axes.whole_experts ? expert_slices(model, axes.expert_parts(), axes.tensor) : tensor_slices(model, axes.tensor);
+  return with_tensor_parts(composed, slices, by_tokens && axes.tensor > 1);
+}
+
 /// The same as it is executed.
 template <class T>
 Schedule tensor_schedule(const training::ReferenceRun& reference, const std::string& name, int ranks, const Mesh& axes,
@@ -102,8 +108,7 @@ Schedule tensor_schedule(const training::ReferenceRun& reference, const std::str
   };
   const Schedule composed = simulated_schedule<T>(reference, name, ranks, axes, how, std::move(with), larger);
   if (const Diagnostics found = validate(composed); !found.ok()) throw ScheduleError(found.findings().front().message);
-  if (axes.whole_experts) return with_tensor_parts(composed, expert_slices(model, axes.expert), false);
-  return with_tensor_parts(composed, tensor_slices(model, axes.tensor), how.by_tokens);
+  return parts_of_tensors(composed, model, axes, how.by_tokens);
 }
 
 /// The results of two steps.

@@ -46,6 +46,8 @@ class BodyScript {
     items_.push_back(item);
     return last();
   }
+  /// What was added last waits for another collective too.
+  void also_after(int collective) { items_.back().also = collective; }
   /// Whether what is added next is of a forward that a backward repeats.
   void repeats(bool again) { again_ = again; }
   /// The next computation is in a later step than those before it, as the body begins one there.
@@ -69,7 +71,7 @@ class BodyScript {
       std::size_t s = computes ? at + (item.apart ? 1 : 0) : next;
       const auto fits = [&](std::size_t step) {
         if (body[step].is_compute() != computes) return false;
-        return !computes || item.after == nothing || ended[step][step_of[static_cast<std::size_t>(item.after)]] != 0;
+        return !computes || (has_ended(item.after, ended[step], step_of) && has_ended(item.also, ended[step], step_of));
       };
       while (s < body.size() && !fits(s)) ++s;
       if (s == body.size()) refuse(what, i, computes ? "no step of the body waits for its numbers" : "the body has no such step");
@@ -90,8 +92,14 @@ class BodyScript {
     StepOperation operation;
     BodyStep like = {};
     int after = nothing;
+    int also = nothing;
     bool apart = false;
   };
+
+  /// Whether an item has ended when a step begins; `nothing` has.
+  static bool has_ended(int item, const std::vector<char>& ended, const std::vector<std::size_t>& step_of) {
+    return item == nothing || ended[step_of[static_cast<std::size_t>(item)]] != 0;
+  }
 
   /// [step][earlier] whether a step has ended when another begins: those it waits for, and of
   /// computations and of each axis's collectives the one before.
@@ -125,7 +133,7 @@ class BodyScript {
     if (step.bytes != like.bytes || step.pieces != 1) {
       refuse(what, i, concat("the body's ", name(step.kind), " has ", step.bytes.value(), " bytes in ", step.pieces, " pieces"));
     }
-    if (item.after != nothing && ended[step_of[static_cast<std::size_t>(item.after)]] == 0) {
+    if (!has_ended(item.after, ended, step_of)) {
       refuse(what, i, "the body's does not wait for what it sends");
     }
   }

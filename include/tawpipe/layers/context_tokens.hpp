@@ -1,4 +1,4 @@
-// Which tokens of a microbatch a context-parallel rank has.
+// Which tokens of a microbatch a context- or expert-parallel rank has.
 // Not: how ranks exchange keys and values (layers/context_passes.hpp).
 #pragma once
 
@@ -7,8 +7,21 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/shared_stage.hpp"
 
 namespace tawpipe::inline v0::layers {
+
+/// What expert-parallel ranks have of a microbatch each.
+/// @throws InputError  if its sequences cannot be divided
+inline Batch batch_of_rank(Batch batch, const Sharing& sharing) {
+  if (batch.microbatch_size % sharing.expert != 0) {
+    throw InputError(concat("expert parallelism among ", sharing.expert, " ranks: a microbatch of ", batch.microbatch_size,
+                            " sequences cannot be shared equally; choose a multiple"));
+  }
+  batch.microbatch_size /= sharing.expert;
+  batch.global_batch /= sharing.expert;
+  return batch;
+}
 
 /// Each sequence is cut into 2N chunks for N ranks; rank r has chunks r and 2N-1-r, in this order, so
 /// that all have equal work under a causal mask. One rank has all tokens in their order.

@@ -18,14 +18,22 @@ namespace tawpipe::inline v0::layers {
 /// The passes through one stage.
 class TensorPasses {
  public:
+  /// Which tokens a rank routes to experts.
+  enum class Experts : std::uint8_t {
+    none,        ///< there are no experts
+    own_tokens,  ///< its own, whose results are then whole
+    all_tokens,  ///< those of the tensor-parallel ranks, which divide each expert's width
+  };
   /// How tensor-parallel ranks share what they compute.
   struct Split {
     bool sums = true;               ///< there are several such ranks
     bool by_tokens = false;         ///< sequence parallelism
     bool gathers_messages = false;  ///< stages hand on a part of the tokens
     Recompute recompute = Recompute::none;
-    bool stops_early = false;       ///< full recomputation leaves out what no gradient needs
-    std::int64_t expert_bytes = 0;  ///< of the copies of a rank's tokens for whole experts; 0: none
+    bool stops_early = false;  ///< full recomputation leaves out what no gradient needs
+    bool dense = true;         ///< there is an MLP that every token passes
+    Experts experts = Experts::none;
+    std::int64_t expert_bytes = 0;  ///< of the copies of a rank's tokens that are sent to experts; 0: none is
   };
 
   /// @param tokens  of the ranks that have the same. @param element  bytes of a number
@@ -35,6 +43,8 @@ class TensorPasses {
         gathers_messages_{split.gathers_messages},
         recompute_{split.recompute},
         stops_early_{split.stops_early},
+        sums_ffn_{split.dense || split.experts == Experts::all_tokens},
+        experts_{split.experts},
         expert_bytes_{split.expert_bytes},
         context_{context},
         stream_bytes_{tokens * hidden * element},
@@ -85,8 +95,7 @@ class TensorPasses {
       add(script, Code::take, 0);
     }
     for (std::int32_t l = 0; l < stage.layers; ++l) {
-      const Forward of = plan_sublayers(script, l, arrived);
-      arrived = sum(script, Code::ffn_sum, l, false, add(script, Code::ffn_output, l, of.experts));
+      arrived = plan_layer(script, l, arrived, true).sum;
       add(script, Code::output, l, arrived);
     }
     if (!stage.last_edge) {
@@ -100,11 +109,10 @@ class TensorPasses {
     add(script, Code::loss, 0, sums_ ? script.exchange(sum_code, 0, Kind::all_reduce, false, triples_bytes_, logits) : nothing);
   }
 
-  /// Of a layer's forward: the norms that products read, and where it is repeated its last sum.
+  /// Of a layer's forward: the norms that products read, and its last sum.
   struct Forward {
     int attention_norm = nothing;
     int ffn_norm = nothing;
-    int experts = nothing;  ///< their results
     int sum = nothing;
   };
   void attention(BodyScript& script, std::int32_t l) const {
@@ -114,25 +122,33 @@ class TensorPasses {
       add(script, Code::attention, l);
     }
   }
-  /// Copies of tokens go to the experts of all ranks, or back.
+  /// Copies of tokens go to the experts of all ranks, or back. @return the item to wait for
   int send(BodyScript& script, Code code, std::int32_t layer, bool gradients, int given_by) const {
+    if (expert_bytes_ == 0) return nothing;
     const BodyStep like{
         .kind = Kind::all_to_all, .axis = BodyStep::Axis::all, .gradients = gradients, .bytes = Bytes{expert_bytes_}};
     return script.exchange({static_cast<std::uint8_t>(code), layer}, like, given_by);
   }
-  int plan_experts(BodyScript& script, std::int32_t l) const {
-    const int sent = send(script, Code::dispatch, l, false, add(script, Code::route, l));
+  bool routes(Experts tokens) const { return experts_ == tokens; }
+  /// @param arrived  the tokens. @return their experts' results
+  int plan_experts(BodyScript& script, std::int32_t l, int arrived) const {
+    const int sent = send(script, Code::dispatch, l, false, add(script, Code::route, l, arrived));
     return send(script, Code::combine, l, false, add(script, Code::experts, l, sent));
   }
-  /// @param arrived  the gradient of the layer's output. @return that of the copies
+  /// @param arrived  the gradient of the experts' results. @return that of the copies
   int plan_experts_backward(BodyScript& script, std::int32_t l, bool weight, int arrived) const {
     const int sent = send(script, Code::results_gradient, l, true, add(script, Code::mix_gradient, l, arrived));
+    if (recompute_ == Recompute::selective) {
+      script.repeats(true);
+      add(script, Code::experts_function, l, sent);
+      script.repeats(false);
+    }
     const int given = add(script, Code::experts_gradient, l, sent);
     if (weight) add(script, Code::experts_weight, l);
     return send(script, Code::copies_gradient, l, true, given);
   }
-  /// A layer's forward before its last product.
-  Forward plan_sublayers(BodyScript& script, std::int32_t l, int arrived) const {
+  /// A layer's forward but for its last sum with the residual stream. @param whole  with what no gradient needs
+  Forward plan_layer(BodyScript& script, std::int32_t l, int arrived, bool whole) const {
     Forward of;
     of.attention_norm = add(script, Code::attention_norm, l, arrived);
     add(script, Code::attention_input, l, gather(script, Code::attention_gather, l, false, of.attention_norm));
@@ -140,9 +156,18 @@ class TensorPasses {
     const int product = add(script, Code::attention_output, l);
     add(script, Code::middle, l, sum(script, Code::attention_sum, l, false, product));
     of.ffn_norm = add(script, Code::ffn_norm, l);
-    add(script, Code::ffn_input, l, gather(script, Code::ffn_gather, l, false, of.ffn_norm));
+    add(script, Code::ffn_input, l, sums_ffn_ ? gather(script, Code::ffn_gather, l, false, of.ffn_norm) : nothing);
     add(script, Code::ffn_function, l);
-    if (expert_bytes_ > 0) of.experts = plan_experts(script, l);
+    if (!whole) return of;
+    int given = add(script, Code::ffn_output, l);
+    if (routes(Experts::all_tokens)) {
+      plan_experts(script, l, nothing);
+      given = add(script, Code::mix, l);
+    }
+    if (sums_ffn_) of.sum = sum(script, Code::ffn_sum, l, false, given);
+    if (!routes(Experts::own_tokens)) return of;
+    add(script, Code::mix, l, plan_experts(script, l, nothing));
+    script.also_after(std::exchange(of.sum, nothing));
     return of;
   }
   /// What a backward repeats of a layer's forward before it begins with the layer.
@@ -151,8 +176,7 @@ class TensorPasses {
     Forward of;
     script.repeats(true);
     if (recompute_ == Recompute::full) {
-      of = plan_sublayers(script, l, arrived);
-      if (!stops_early_) of.sum = sum(script, Code::ffn_sum, l, false, add(script, Code::ffn_output, l));
+      of = plan_layer(script, l, arrived, !stops_early_);
     } else if (recompute_ == Recompute::selective) {
       of.ffn_norm = add(script, Code::ffn_norm, l, arrived);
       add(script, Code::ffn_function, l);
@@ -180,20 +204,32 @@ class TensorPasses {
       int given = script.last();
       const Forward again = plan_again(script, l, arrived);
       if (again.sum != nothing) (by_tokens_ ? given : arrived) = again.sum;
-      const auto sublayer = [&](Code gradient, Code input, int norm, Code backward, Code sums, Code weights, Code of_norm) {
-        const int gathered = gather(script, gradient, l, true, given);
-        const int inputs = weight ? gather(script, input, l, false, norm) : nothing;
-        given = add(script, backward, l, by_tokens_ ? gathered : std::exchange(arrived, nothing));
-        if (backward == Code::attention_backward) given = plan_attention_backward(script, l, given);
-        const int summed = sum(script, sums, l, true, given);
-        if (weight) add(script, weights, l, inputs);
-        given = add(script, of_norm, l, summed);
+      const int copies =
+          routes(Experts::own_tokens) ? plan_experts_backward(script, l, weight, std::exchange(arrived, nothing)) : nothing;
+      // Experts keep what they read.
+      const auto inputs = [&](Code code, int norm) {
+        return weight && (code != Code::ffn_gather || routes(Experts::none)) ? gather(script, code, l, false, norm) : nothing;
       };
-      if (expert_bytes_ > 0) arrived = plan_experts_backward(script, l, weight, std::exchange(arrived, nothing));
-      sublayer(Code::ffn_gradient, Code::ffn_gather, again.ffn_norm, Code::ffn_backward, Code::ffn_sum, Code::ffn_weight,
-               Code::ffn_norm_gradient);
-      sublayer(Code::attention_gradient, Code::attention_gather, again.attention_norm, Code::attention_backward,
-               Code::attention_sum, Code::attention_weight, Code::attention_norm_gradient);
+      int gathered = sums_ffn_ ? gather(script, Code::ffn_gradient, l, true, given) : nothing;
+      int read = inputs(Code::ffn_gather, again.ffn_norm);
+      if (!by_tokens_) gathered = std::exchange(arrived, nothing);
+      if (routes(Experts::all_tokens)) plan_experts_backward(script, l, weight, gathered);
+      given = add(script, Code::ffn_backward, l, gathered);
+      if (routes(Experts::all_tokens)) given = add(script, Code::experts_input, l);
+      const int summed = sums_ffn_ ? sum(script, Code::ffn_sum, l, true, given) : nothing;
+      if (weight) add(script, Code::ffn_weight, l, read);
+      if (routes(Experts::own_tokens)) {
+        add(script, Code::experts_input, l, copies);
+        script.also_after(summed);
+      }
+      given = add(script, Code::ffn_norm_gradient, l, summed);
+
+      gathered = gather(script, Code::attention_gradient, l, true, given);
+      read = inputs(Code::attention_gather, again.attention_norm);
+      given = plan_attention_backward(script, l, add(script, Code::attention_backward, l, gathered));
+      const int attended = sum(script, Code::attention_sum, l, true, given);
+      if (weight) add(script, Code::attention_weight, l, read);
+      add(script, Code::attention_norm_gradient, l, attended);
       if (weight) add(script, Code::norm_weights, l);
     }
     if (stage.first_edge) {
@@ -225,9 +261,9 @@ class TensorPasses {
       script.apart();
     }
     for (std::int32_t l = stage.layers; l-- > 0;) {
-      const int ffn = gather(script, Code::ffn_gather, l, false, nothing);
+      const int ffn = routes(Experts::none) ? gather(script, Code::ffn_gather, l, false, nothing) : nothing;
       const int attention = gather(script, Code::attention_gather, l, false, nothing);
-      if (expert_bytes_ > 0) add(script, Code::experts_weight, l);
+      if (!routes(Experts::none)) add(script, Code::experts_weight, l);
       add(script, Code::ffn_weight, l, ffn);
       add(script, Code::attention_weight, l, attention);
       add(script, Code::norm_weights, l);
@@ -240,6 +276,8 @@ class TensorPasses {
   bool gathers_messages_;
   Recompute recompute_;
   bool stops_early_;
+  bool sums_ffn_;  // the feed-forward part has summands of the tensor-parallel ranks
+  Experts experts_;
   std::int64_t expert_bytes_;
   ContextPasses context_;
   std::int64_t stream_bytes_;   // of [tokens, hidden]

@@ -18,8 +18,12 @@ struct TensorSlice {
   ParameterRange whole;
   ParameterRange part;
   Cut cut = Cut::none;
+  int parts = 0;               ///< among which it is cut: of fewer than there are, each repeats
   std::int64_t row = 0;        ///< numbers of a row of a part
   std::int64_t whole_row = 0;  ///< and of the whole
+
+  /// Which of its parts the `rank`-th part of the model has.
+  int own(int rank) const { return cut == Cut::none ? 0 : rank % parts; }
 };
 
 /// The parameters of tensor-parallel ranks' parts in a numbering of their own, the same on each:
@@ -62,10 +66,11 @@ class TensorSlices {
         std::int64_t whole = at->whole.begin + inside;
         std::int64_t count = end - p;
         std::int64_t there = count;
-        if (at->cut == TensorSlice::Cut::rows) whole += rank * at->part.count();
+        const std::int64_t own = at->own(rank);
+        if (at->cut == TensorSlice::Cut::rows) whole += own * at->part.count();
         if (at->cut == TensorSlice::Cut::columns) {
           const std::int64_t column = inside % at->row;
-          const std::int64_t in_row = rank * at->row + column;
+          const std::int64_t in_row = own * at->row + column;
           whole = at->whole.begin + inside / at->row * at->whole_row + in_row;
           count = std::min(count, at->row - column);
           there = std::min(count, at->whole_row - in_row);
@@ -81,12 +86,17 @@ class TensorSlices {
   std::vector<ParameterRange> replicated(std::span<const ParameterRange> ranges) const {
     std::vector<ParameterRange> found;
     for (const ParameterRange& range : ranges) {
-      for (auto at = find(range.begin); at != slices_.end() && at->part.begin < range.end; ++at) {
-        if (at->cut != TensorSlice::Cut::none) continue;
-        append(found, {std::max(range.begin, at->part.begin), std::min(range.end, at->part.end)});
-      }
+      for_each_slice(range, [&](const TensorSlice& slice, const ParameterRange& inside) {
+        if (slice.cut == TensorSlice::Cut::none) append(found, inside);
+      });
     }
     return found;
+  }
+  /// Calls `visit(slice, range)` for what each tensor has of a range of a part.
+  template <class Visit>
+  void for_each_slice(const ParameterRange& range, Visit&& visit) const {
+    for (auto at = find(range.begin); at != slices_.end() && at->part.begin < range.end; ++at)
+      visit(*at, ParameterRange{std::max(range.begin, at->part.begin), std::min(range.end, at->part.end)});
   }
 
  private:

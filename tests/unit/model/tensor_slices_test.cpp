@@ -66,6 +66,23 @@ TEST_CASE("of parts that divide the experts each expert is in one, and all else 
   CHECK_THROWS_AS(expert_slices(mixture, 3), InputError);
 }
 
+TEST_CASE("of parts of matrices with whole experts each expert is in one, each part of a matrix in as many as repeat it") {
+  Transformer mixture = model(4, 2, 8, 12);
+  mixture.experts = 4;
+  mixture.experts_per_token = 2;
+  mixture.shared_width = 6;
+  const TensorSlices slices = expert_slices(mixture, 4, 2);
+  CHECK(slices.blocks().count() == slices.count());
+  const std::vector<int> owned = owners(mixture, slices);
+  for (const ParameterTensor& tensor : ParameterOrder{mixture}.tensors()) {
+    CAPTURE(tensor.name);
+    const bool expert = tensor.name.find(".experts.") != std::string::npos;
+    const bool whole = !tensor.decays() || tensor.name.ends_with("feed_forward.gate.weight");
+    for (std::int64_t p = tensor.range.begin; p < tensor.range.end; ++p)
+      CHECK(owned[static_cast<std::size_t>(p)] == (expert ? 1 : whole ? 4 : 2));
+  }
+}
+
 TEST_CASE("each parameter is in one part, those of norms are in all") {
   for (const Transformer& whole : {model(4, 2, 8, 10), model(6, 3, 10, 61), model(4, 4, 7, 9)}) {
     const TensorSlices slices = tensor_slices(whole, 2);
@@ -114,10 +131,9 @@ TEST_CASE("a part without heads, or experts, is refused by name") {
       "model 'small': tensor parallelism among 4 ranks leaves the last none of its 2 key and value heads; choose "
       "fewer",
       InputError);
-  Transformer experts = model(4, 4, 8, 10);
-  experts.experts = 4;
-  experts.experts_per_token = 2;
-  CHECK_THROWS_AS(tensor_part(experts, 2), InputError);
+  Transformer latent = model(4, 4, 8, 10);
+  latent.key_value_rank = 4;
+  CHECK_THROWS_AS(tensor_part(latent, 2), InputError);
 }
 
 }  // namespace tensor_slices_test

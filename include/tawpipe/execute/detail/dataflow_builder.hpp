@@ -238,21 +238,20 @@ class DataflowBuilder {
   void count_once(Rank rank, const std::vector<UpdatePiece>& pieces) {
     const TensorSlices& slices = schedule_.parts().slices;
     const Mesh& mesh = schedule_.parts().mesh;
-    const auto own = static_cast<std::size_t>(slices.empty() ? 0 : mesh.parameter_part(mesh.place(rank)));
-    if (counted_.size() <= own) counted_.resize(own + 1);
+    const auto count = [&](const UpdatePiece& piece, const ParameterRange& range, int part) {
+      const auto p = static_cast<std::size_t>(part);
+      if (counted_.size() <= p) counted_.resize(p + 1);
+      count_once(rank, piece, range, counted_[p]);
+    };
     for (const UpdatePiece& piece : pieces) {
-      std::int64_t at = piece.parameters.begin;
-      const auto count = [&](std::int64_t end, std::size_t part) {
-        if (at < end) count_once(rank, piece, {at, end}, counted_[part]);
-        at = end;
-      };
-      if (own > 0) {  // what all parts have is counted together
-        for (const ParameterRange& all : slices.replicated({&piece.parameters, 1})) {
-          count(all.begin, own);
-          count(all.end, 0);
-        }
+      if (slices.empty()) {
+        count(piece, piece.parameters, 0);
+        continue;
       }
-      count(piece.parameters.end, own);
+      const int own = mesh.parameter_part(mesh.place(rank));
+      slices.for_each_slice(piece.parameters, [&](const TensorSlice& slice, const ParameterRange& range) {
+        count(piece, range, slice.own(own));  // what several parts have alike is counted together
+      });
     }
   }
   void count_once(Rank rank, const UpdatePiece& piece, const ParameterRange& of_piece, ParameterMap<char>& counted) {
@@ -297,7 +296,7 @@ class DataflowBuilder {
   Rooms rooms_;
   DataflowTransfers transfers_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
-  std::vector<ParameterMap<char>> counted_;       ///< [part of the parameters]; the first: what all have, too
+  std::vector<ParameterMap<char>> counted_;       ///< [part of a tensor]; the first: whole tensors, too
   bool updates_ = false;                          ///< whether there has been one
   bool late_ = false;                             ///< whether weights were gathered in place before
   Dataflow flow_;

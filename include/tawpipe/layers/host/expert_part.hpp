@@ -1,6 +1,7 @@
 // One rank's part of the experts of a layer: the copies of its tokens for the experts of all ranks, and its
 // own experts with the copies that all ranks send them; and the memory for both.
-// Not: the messages between the ranks (execute/), nor experts on one rank (layers/host/experts.hpp).
+// Not: the messages between the ranks (execute/), nor experts of a stage that no ranks share
+// (layers/host/experts.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,7 @@ namespace tawpipe::inline v0::layers::host {
 
 /// What a layer keeps for its experts' backward. Of the rank's t tokens: c = k t copies, in the order of
 /// experts and of tokens for each. Of its own experts: rows by the rank that sent them, then as there, R at most.
+/// A policy keeps of them what LayerTensors says, with the results in place of routing's rows.
 template <class T>
 struct ExpertSaved {
   T* routing;             ///< of Routing: the choice of the rank's tokens
@@ -34,14 +36,15 @@ struct ExpertSaved {
   T* given;               ///< [R, H] gradients of the rows' results
 };
 
-/// Each of `ranks` ranks has equally many experts, whole. No token is dropped: a rank has room for all rows
-/// that may come. A token's results are weighted where they return.
+/// Each of `ranks` ranks has equally many experts; nothing is sent where one has all, or its part of the width of
+/// all. No token is dropped: a rank has room for all rows that may come. A token's results are weighted where
+/// they return.
 /// Source: Lepikhin et al. 2020, GShard, arXiv:2006.16668, section 3.2; Megatron-LM,
 /// core/transformer/moe/token_dispatcher.py (MoEAlltoAllTokenDispatcher).
 template <class T>
 class ExpertPart {
  public:
-  /// @param own  a rank's batch
+  /// @param own  with the tokens that the rank routes
   ExpertPart(const Transformer& model, const Batch& own, int ranks)
       : width_{model}, ranks_{ranks}, sizes_{model, own, std::int64_t{sizeof(T)}}, tokens_{own.tokens()}, experts_{model, own} {
     width_.held = width_.experts / ranks;
@@ -52,20 +55,26 @@ class ExpertPart {
 
   std::int64_t forward_numbers() const { return copies() + rows_ * width_.hidden; }
   std::int64_t backward_numbers() const { return 2 * copies() + rows_ * width_.hidden + tokens_ * width_.expert; }
-  /// @param take  (numbers): their memory
+  /// @param take  (numbers, whether the policy keeps them): their memory
   template <class Take>
-  ExpertSaved<T> saved(Take&& take) const {
+  ExpertSaved<T> saved(Recompute recompute, Take&& take) const {
+    const bool all = recompute == Recompute::none;
+    const bool products = recompute != Recompute::full;
     const auto integers = [&] {
-      return reinterpret_cast<std::int32_t*>(take((width_.experts * 4 + std::int64_t{sizeof(T)} - 1) / std::int64_t{sizeof(T)}));
+      const std::int64_t numbers = (width_.experts * 4 + std::int64_t{sizeof(T)} - 1) / std::int64_t{sizeof(T)};
+      return reinterpret_cast<std::int32_t*>(take(numbers, products));
     };
     ExpertSaved<T> x{};
-    x.routing = take(copies());
+    x.routing = take(copies(), products);
     x.sent = integers();
     x.arrived = integers();
-    x.results = take(copies());
-    x.inputs = take(rows_ * width_.hidden);
-    for (T** const tensor : {&x.gate, &x.sigmoid, &x.up, &x.product}) *tensor = take(rows_ * width_.expert);
-    x.given = take(rows_ * width_.hidden);
+    x.results = take(copies(), products);
+    x.inputs = take(rows_ * width_.hidden, products);
+    x.gate = take(rows_ * width_.expert, products);
+    x.sigmoid = take(rows_ * width_.expert, all);
+    x.up = take(rows_ * width_.expert, products);
+    x.product = take(rows_ * width_.expert, all);
+    x.given = take(rows_ * width_.hidden, all);
     return x;
   }
 
@@ -76,19 +85,27 @@ class ExpertPart {
     const Routing<T> routing = routing_of(x);
     experts_.choose(router, ffn_norm, routing);
     for (std::int64_t e = 0; e < width_.experts; ++e) x.sent[e] = routing.begin[e + 1] - routing.begin[e];
+    if (!sends()) std::copy_n(x.sent, width_.experts, x.arrived);
+    T* const rows = sends() ? work : x.inputs;
     for_each_copy(routing, [&](std::int64_t row, std::int64_t token, std::int32_t) {
-      std::copy_n(ffn_norm + token * width_.hidden, width_.hidden, work + row * width_.hidden);
+      std::copy_n(ffn_norm + token * width_.hidden, width_.hidden, rows + row * width_.hidden);
     });
   }
   ExchangeArgs dispatched(const ExpertSaved<T>& x, T* work) const { return args(work, x.inputs, x.sent, x.arrived); }
   void compute(const LayerMatrices<const T>& w, const ExpertSaved<T>& x, T* work) const {
+    T* const to = sends() ? results(work) : x.results;
     for_each_block(x, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
       const T* const inputs = x.inputs + first * width_.hidden;
       project(inputs, experts_.gate(w, e), x.gate + at(first), count, width_.hidden, width_.expert);
       project(inputs, experts_.up(w, e), x.up + at(first), count, width_.hidden, width_.expert);
       swiglu(x.gate + at(first), x.up + at(first), x.sigmoid + at(first), x.product + at(first), at(count));
-      project(x.product + at(first), experts_.down(w, e), results(work) + first * width_.hidden, count, width_.expert,
-              width_.hidden);
+      project(x.product + at(first), experts_.down(w, e), to + first * width_.hidden, count, width_.expert, width_.hidden);
+    });
+  }
+  /// Sigmoid and product again, of gate and up.
+  void function(const ExpertSaved<T>& x) const {
+    for_each_block(x, [&](std::int64_t, std::int64_t first, std::int64_t count) {
+      swiglu(x.gate + at(first), x.up + at(first), x.sigmoid + at(first), x.product + at(first), at(count));
     });
   }
   ExchangeArgs returned(const ExpertSaved<T>& x, T* work) const { return args(results(work), x.results, x.arrived, x.sent); }
@@ -107,10 +124,11 @@ class ExpertPart {
   void mix_gradient(const T* gradient, const ExpertSaved<T>& x, T* work) const {
     const Routing<T> routing = routing_of(x);
     T* const weights = routing.rows;  // [t, k]
+    T* const rows = sends() ? work : x.given;
     for_each_copy(routing, [&](std::int64_t row, std::int64_t token, std::int32_t pair) {
       const T* const from = gradient + token * width_.hidden;
       const T* const result = x.results + row * width_.hidden;
-      T* const to = work + row * width_.hidden;
+      T* const to = rows + row * width_.hidden;
       weights[pair] = sum_of<T>(width_.hidden, [=](std::int64_t j) { return from[j] * result[j]; });
       for (std::int64_t j = 0; j < width_.hidden; ++j) to[j] = from[j] * routing.weight[pair];
     });
@@ -120,10 +138,11 @@ class ExpertPart {
   /// The gradients of gate and up, and of the rows.
   void input_gradient(const LayerMatrices<const T>& w, const ExpertSaved<T>& x, T* work) const {
     T* const scratch = copies_gradient(work) + copies();  // [t, I]
+    T* const to = sends() ? results(work) : copies_gradient(work);
     for_each_block(x, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
       project_back(x.given + first * width_.hidden, experts_.down(w, e), scratch, count, width_.expert, width_.hidden);
       swiglu_backward(x.gate + at(first), x.up + at(first), x.sigmoid + at(first), scratch, at(count));
-      T* const rows = results(work) + first * width_.hidden;
+      T* const rows = to + first * width_.hidden;
       project_back(x.gate + at(first), experts_.gate(w, e), rows, count, width_.hidden, width_.expert);
       project_back(x.up + at(first), experts_.up(w, e), rows, count, width_.hidden, width_.expert, T{1});
     });
@@ -160,6 +179,7 @@ class ExpertPart {
   }
 
  private:
+  bool sends() const { return ranks_ > 1; }
   std::int64_t copies() const { return sizes_.chosen * width_.hidden; }
   Routing<T> routing_of(const ExpertSaved<T>& x) const { return {x.routing, sizes_}; }
   // What is sent: the copies or their gradients [c, H], then what goes back [R, H]; what has come back [c, H].

@@ -73,7 +73,7 @@ class TensorForward {
         break;
       case Code::ffn_input: {
         if (width_.dense == 0) break;  // there are experts only
-        const T* const input = m.by_tokens() ? of.work : x.ffn_norm;
+        const T* const input = m.ffn_input(x, of.work);
         project(input, w.gate, x.gate, all, hidden, width_.dense);
         project(input, w.up, x.up, all, hidden, width_.dense);
         break;
@@ -82,21 +82,26 @@ class TensorForward {
         swiglu(x.gate, x.up, x.sigmoid, x.product, all * width_.dense);
         break;
       case Code::route:
-        m.experts().route(w.router, x.ffn_norm, x.experts, m.expert_work(of.work));
+        m.experts().route(w.router, m.routed_input(x), x.experts, m.expert_work(of.work));
         break;
       case Code::experts:
         m.experts().compute(w, x.experts, m.expert_work(of.work));
         break;
-      case Code::ffn_output: {
-        T* const output = m.partial(of.work, of.output);
-        if (width_.dense > 0) {
-          project(x.product, w.down, output, all, width_.dense, hidden);
-        } else {
-          std::fill_n(output, all * hidden, T{0});
-        }
-        if (m.has_experts()) m.experts().mix(x.experts, output);
+      case Code::experts_function:
+        m.experts().function(x.experts);
         break;
-      }
+      case Code::ffn_output:
+        if (width_.dense > 0) {
+          project(x.product, w.down, m.partial(of.work, of.output), all, width_.dense, hidden);
+        } else if (m.routes_all_tokens()) {
+          std::fill_n(m.partial(of.work, of.output), all * hidden, T{0});
+        } else {
+          std::fill_n(of.output, own * hidden, T{0});
+        }
+        break;
+      case Code::mix:
+        m.experts().mix(x.experts, m.routes_all_tokens() ? m.partial(of.work, of.output) : of.output);
+        break;
       default:  // output
         add_to(of.output, x.middle, own * hidden);
     }
@@ -115,7 +120,7 @@ class TensorForward {
       case Code::attention_sum:
         return summed(of.x.middle);
       case Code::ffn_gather:
-        return args(of.x.ffn_norm, of.work);
+        return args(of.x.ffn_norm, m.gathered_ffn(of.x, of.work));
       case Code::keys_gather:
         return context.gathered_keys(of.x.context, context_work);
       case Code::keys_pass:

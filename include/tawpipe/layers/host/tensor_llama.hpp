@@ -48,7 +48,7 @@ class TensorLlama {
   TensorLlama(const Transformer& model, const Batch& batch, Recompute recompute, const DecoderConstants& constants,
               const Sharing& sharing = {})
       : whole_{model, batch, recompute, constants},
-        part_{tensor_part(checked_llama(model, batch, constants, model.dtype), sharing.tensor)},
+        part_{tensor_part(checked_llama(model, batch, constants, model.dtype), sharing.tensor, sharing.whole_experts)},
         memory_{part_, batch, recompute, sharing},
         width_{part_},
         vocabulary_{model.vocab, part_.vocab, part_.hidden, memory_.context().tokens()},
@@ -75,7 +75,11 @@ class TensorLlama {
                             .gathers_messages = memory_.gathers_messages(stage),
                             .recompute = memory_.recompute(),
                             .stops_early = part_.stops_early(),
-                            .expert_bytes = memory_.has_experts() ? all_ * width_.routing * element : 0},
+                            .dense = width_.dense > 0,
+                            .experts = !memory_.has_experts()        ? TensorPasses::Experts::none
+                                       : memory_.routes_all_tokens() ? TensorPasses::Experts::all_tokens
+                                                                     : TensorPasses::Experts::own_tokens,
+                            .expert_bytes = memory_.sends_to_experts() ? own_ * width_.routing * element : 0},
                            context,
                            all_,
                            width_.hidden,
@@ -219,7 +223,8 @@ class TensorLlama {
         copy(reinterpret_cast<const T*>(args.output_gradient.data()), gradient);
         break;
       case Code::mix_gradient:
-        m.experts().mix_gradient(gradient, x.experts, m.expert_work(args));
+        m.experts().mix_gradient(m.routes_all_tokens() ? m.kept_gradient(args, plan.passes, l, false) : gradient, x.experts,
+                                 m.expert_work(args));
         break;
       case Code::experts_gradient:
         m.experts().input_gradient(w, x.experts, m.expert_work(args));
@@ -228,23 +233,27 @@ class TensorLlama {
         m.experts().add_weight_gradients(g, x.experts);
         break;
       case Code::ffn_backward: {
+        if (width_.dense == 0) {
+          const bool all = m.routes_all_tokens();
+          std::fill_n(all ? m.partial(args) : m.summed(args), (all ? all_ : own_) * hidden, T{0});
+          break;
+        }
         const T* const from = incoming(args, plan.passes, l, false);
         T* const partial = m.partial(args);
-        if (width_.dense > 0) {
-          project_back(from, w.down, partial, all_, width_.dense, hidden);
-          swiglu_backward(x.gate, x.up, x.sigmoid, partial, all_ * width_.dense);
-          project_back(x.gate, w.gate, partial, all_, hidden, width_.dense);
-          project_back(x.up, w.up, partial, all_, hidden, width_.dense, T{1});
-        } else {
-          std::fill_n(partial, all_ * hidden, T{0});
-        }
-        if (m.has_experts()) m.experts().add_input_gradient(w.router, x.experts, m.expert_work(args), partial);
+        project_back(from, w.down, partial, all_, width_.dense, hidden);
+        swiglu_backward(x.gate, x.up, x.sigmoid, partial, all_ * width_.dense);
+        project_back(x.gate, w.gate, partial, all_, hidden, width_.dense);
+        project_back(x.up, w.up, partial, all_, hidden, width_.dense, T{1});
         break;
       }
+      case Code::experts_input:
+        m.experts().add_input_gradient(w.router, x.experts, m.expert_work(args),
+                                       m.routes_all_tokens() ? m.partial(args) : m.summed(args));
+        break;
       case Code::ffn_weight: {
-        if (m.has_experts()) m.experts().add_router_gradient(x.ffn_norm, x.experts, g.router);
+        if (m.has_experts()) m.experts().add_router_gradient(m.routed_input(x), x.experts, g.router);
         if (width_.dense == 0) break;
-        const T* const input = m.by_tokens() ? m.inputs(args, plan.passes, 0) : x.ffn_norm;
+        const T* const input = m.ffn_input(x, m.inputs(args, plan.passes, 0));
         add_weight_gradient(m.kept_gradient(args, plan.passes, l, false), x.product, g.down, all_, width_.dense, hidden);
         add_weight_gradient(x.gate, input, g.gate, all_, hidden, width_.dense);
         add_weight_gradient(x.up, input, g.up, all_, hidden, width_.dense);

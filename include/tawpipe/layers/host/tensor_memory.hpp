@@ -14,6 +14,7 @@
 #include "tawpipe/backend/shared_compute.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/context_tokens.hpp"
 #include "tawpipe/layers/expert_routing.hpp"
 #include "tawpipe/layers/host/context_attention.hpp"
 #include "tawpipe/layers/host/expert_part.hpp"
@@ -44,8 +45,9 @@ struct TensorMemoryLayer {
   T* up;                    ///< [t, I] -> its gradient
   T* product;               ///< [t, I]
   T* norm_gradients;        ///< [2, H] of the attention norm and the feed-forward norm
+  T* gathered;              ///< [t, H] ffn_norm of all tokens, beside experts; null: it is not kept
   ContextSaved<T> context;  ///< of context-parallel ranks' attention, with qkv and attention
-  ExpertSaved<T> experts;   ///< of ranks with whole experts, beside which I is that of the shared one
+  ExpertSaved<T> experts;   ///< of a mixture, beside which I is that of the shared one
 };
 
 /// A layer's tensors while its forward runs, for the first time or again.
@@ -67,60 +69,42 @@ struct TensorMemoryHead {
   T* norm_gradient;  ///< [H]
 };
 
-/// What expert-parallel ranks have of a microbatch each.
-/// @throws InputError  if its sequences cannot be divided
-inline Batch batch_of_rank(Batch batch, const Sharing& sharing) {
-  if (batch.microbatch_size % sharing.expert != 0) {
-    throw InputError(concat("expert parallelism among ", sharing.expert, " ranks: a microbatch of ", batch.microbatch_size,
-                            " sequences cannot be shared equally; choose a multiple"));
-  }
-  batch.microbatch_size /= sharing.expert;
-  batch.global_batch /= sharing.expert;
-  return batch;
-}
-
 template <class T>
 class TensorMemory {
  public:
   /// @param part  tensor_part() of the model
-  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, or
-  /// with whole experts, these with other axes, or tokens that cannot be divided
+  /// @throws InputError  naming what is not computed: recomputation of parts of a stage or of a layer, experts'
+  /// widths divided without sequence parallelism, or tokens that cannot be divided
   TensorMemory(const Transformer& part, const Batch& batch, Recompute recompute, const Sharing& sharing)
       : part_{part},
         width_{part},
         recompute_{recompute},
         sharing_{sharing},
         context_{part, batch_of_rank(batch, sharing), sharing},
-        experts_{part, batch_of_rank(batch, sharing), sharing.expert},
         all_{context_.tokens().tokens()},
         own_{by_tokens() ? all_ / sharing.tensor : all_},
-        score_numbers_{(2 * std::int64_t{64} + 2 * width_.query) * batch.sequence} {
-    width_.held = width_.experts / sharing.expert;
-    layer_parameters_ =
-        part.layer_parameters() - (part.is_routed() ? part.layer_expert_parameters() / sharing.expert * (sharing.expert - 1) : 0);
+        experts_{part, routed_batch(), sends_to_experts() ? sharing.ranks() : 1},
+        score_numbers_{(2 * std::int64_t{64} + 2 * width_.query) * batch.sequence},
+        layer_parameters_{part.layer_parameters()} {
+    if (sends_to_experts()) {
+      width_.held = width_.experts / sharing.ranks();
+      layer_parameters_ -= part.layer_expert_parameters() / sharing.ranks() * (sharing.ranks() - 1);
+    }
     const Placed sizes = placed(nullptr, nullptr);
     kept_ = sizes.kept;
     rest_ = sizes.rest;
     if (sharing.ranks() == 1) return;
     const auto refuse = [&](const std::string& what) {
-      const char* const axis = sharing.expert > 1 ? "expert" : sharing.tensor > 1 ? "tensor" : "context";
+      const char* const axis = sharing.tensor > 1 ? "tensor" : sharing.context > 1 ? "context" : "expert";
       throw InputError(concat(axis, " parallelism is executed ", what));
     };
-    if (sharing.expert > 1) {
-      if (sharing.tensor * sharing.context > 1) refuse("without tensor and context parallelism; leave these out");
-      if (recompute != Recompute::none) refuse("without recomputation; choose --recompute none");
-      if (part.has_biases() || part.qk_norm != QkNorm::none) {
-        refuse("for models without biases and norms of queries and keys; leave out --expert-parallel");
-      }
-      const RoutingSizes sizes_of_rank{part, batch_of_rank(batch, sharing), std::int64_t{sizeof(T)}};
-      if (!sizes_of_rank.fit() || sizes_of_rank.left < sizes_of_rank.chosen)
-        refuse("for larger hidden sizes; take fewer experts or more tokens on each rank");
-      return;
-    }
-    if (sharing.context > 1) check_dense_part(part, "--context-parallel");
+    check_shared_part(part, sharing.tensor > 1    ? "--tensor-parallel"
+                            : sharing.context > 1 ? "--context-parallel"
+                                                  : "--expert-parallel");
     if (part.recompute_layers > 0 || part.recompute_parts.any()) {
       refuse("with recomputation of all layers, and not of named parts; choose --recompute none, selective or full");
     }
+    if (has_experts()) check_experts(refuse);
     if (sharing.context > 1 && sharing.exchange == ContextExchange::two_level) {
       refuse("without an exchange in two levels; choose all-gather, ring or all-to-all");
     }
@@ -141,7 +125,11 @@ class TensorMemory {
   bool by_tokens() const { return sharing_.sequence_parallel && sharing_.tensor > 1; }
   const ContextAttention<T>& context() const { return context_; }
   const ExpertPart<T>& experts() const { return experts_; }
-  bool has_experts() const { return sharing_.expert > 1; }
+  bool has_experts() const { return part_.is_routed(); }
+  /// Whether ranks have whole experts of their own.
+  bool sends_to_experts() const { return has_experts() && sharing_.whole_experts && sharing_.ranks() > 1; }
+  /// Whether tensor-parallel ranks divide the width of all experts, and so route the same tokens.
+  bool routes_all_tokens() const { return has_experts() && sharing_.tensor > 1 && !sends_to_experts(); }
   ContextExchange exchange() const { return sharing_.exchange; }
   bool has_context() const { return sharing_.context > 1; }
   std::int64_t all_tokens() const { return all_; }
@@ -217,11 +205,18 @@ class TensorMemory {
     T* const kept = head(args.saved, args.stage->layers).all_normed;
     return kept != nullptr ? kept : gathered(args);
   }
+  /// What the MLP that every token passes reads, [t, H]. @param gathered  of all tokens, where it is not kept
+  const T* ffn_input(const TensorMemoryLayer<T>& x, const T* gathered) const {
+    return !by_tokens() ? x.ffn_norm : x.gathered != nullptr ? x.gathered : gathered;
+  }
+  T* gathered_ffn(const TensorMemoryLayer<T>& x, T* work) const { return x.gathered != nullptr ? x.gathered : work; }
+  /// What the rank routes to experts.
+  const T* routed_input(const TensorMemoryLayer<T>& x) const { return routes_all_tokens() ? x.gathered : x.ffn_norm; }
   /// Logits [t, chunk].
   T* chunk(const ForwardArgs& args) const { return numbers(args.workspace) + forward_numbers(); }
   /// Of ContextAttention.
   T* context_work(T* work) const { return scratch(work) + score_numbers_ + 3 * all_; }
-  /// Of ExpertPart, which is without the former.
+  /// Of ExpertPart, when the former is free.
   T* expert_work(T* work) const { return context_work(work); }
   /// Gives the stage's output to the next one, if it is not there.
   void pass_on(const ForwardArgs& args, int rank) const {
@@ -284,6 +279,22 @@ class TensorMemory {
   }
 
  private:
+  /// With the tokens that a rank routes.
+  Batch routed_batch() const {
+    const std::int64_t tokens = routes_all_tokens() ? all_ : own_;
+    return {.sequence = tokens, .microbatch_size = 1, .global_batch = 1};
+  }
+  template <class Refuse>
+  void check_experts(const Refuse& refuse) const {
+    if (recompute_ == Recompute::full && part_.stops_early())
+      refuse("with experts' forwards repeated whole; early_stop must be false");
+    if (routes_all_tokens() && !sharing_.sequence_parallel) {
+      refuse("for mixtures of experts with sequence parallelism; choose --sequence-parallel on");
+    }
+    const RoutingSizes sizes{part_, routed_batch(), std::int64_t{sizeof(T)}};
+    if (!sizes.fit() || sizes.left < sizes.chosen)
+      refuse("for larger hidden sizes; take fewer experts or more tokens on each rank");
+  }
   static T* numbers(std::span<std::byte> memory) { return reinterpret_cast<T*>(memory.data()); }
   static bool whole(const Passes& passes) { return passes.backward_input && passes.backward_weight; }
   /// A layer's tensors in `saved`, of which the first is its input.
@@ -316,7 +327,10 @@ class TensorMemory {
     x.up = take(all_ * width_.dense, products);
     x.product = take(all_ * width_.dense, all);
     x.norm_gradients = take(2 * width_.hidden, all);
-    if (has_experts()) x.experts = experts_.saved([&](std::int64_t count) { return take(count, true); });
+    const bool gathers = has_experts() && by_tokens() && (width_.dense > 0 || routes_all_tokens());
+    x.gathered = take(gathers ? stream(all_) : 0, products);
+    if (!gathers) x.gathered = nullptr;
+    if (has_experts()) x.experts = experts_.saved(recompute_, take);
     if (has_context()) {
       x.context = {.qkv = x.qkv,
                    .attention = x.attention,
@@ -331,12 +345,12 @@ class TensorMemory {
   static std::int64_t boundary(const StageWork& stage) { return stage.boundary.value() / std::int64_t{sizeof(T)}; }
   std::int64_t chunk_numbers() const { return chunked() ? all_ * chunk_entries() : 0; }
   std::int64_t forward_numbers() const {
-    return 2 * stream(all_) + score_numbers_ + 3 * all_ + (has_context() ? context_.forward_numbers() : 0) +
-           (has_experts() ? experts_.forward_numbers() : 0);
+    return 2 * stream(all_) + score_numbers_ + 3 * all_ +
+           std::max(has_context() ? context_.forward_numbers() : 0, has_experts() ? experts_.forward_numbers() : 0);
   }
   std::int64_t backward_numbers() const {
     return 2 * stream(own_) + 2 * stream(all_) + widest() * all_ + 2 * score_numbers_ +
-           (has_context() ? context_.backward_numbers() : 0) + (has_experts() ? experts_.backward_numbers() : 0);
+           std::max(has_context() ? context_.backward_numbers() : 0, has_experts() ? experts_.backward_numbers() : 0);
   }
   /// Numbers of a token that a backward's products give.
   std::int64_t widest() const { return std::max({width_.dense, width_.hidden, width_.query}); }
@@ -358,11 +372,11 @@ class TensorMemory {
   Recompute recompute_;
   Sharing sharing_;
   ContextAttention<T> context_;
-  ExpertPart<T> experts_;
   std::int64_t all_;
   std::int64_t own_;
+  ExpertPart<T> experts_;
   std::int64_t score_numbers_;  // of attention, at least
-  std::int64_t layer_parameters_ = 0;
+  std::int64_t layer_parameters_;
   std::int64_t kept_ = 0;  // of a layer, in `saved`
   std::int64_t rest_ = 0;  // of a layer, elsewhere
 };
@@ -373,7 +387,7 @@ class TensorMemory {
 template <class T>
 std::vector<SharedStage> tensor_stages(const Transformer& model, const Batch& batch, Recompute recompute, const Sharing& sharing,
                                        std::vector<SharedStage> stages, bool split) {
-  const TensorMemory<T> memory{tensor_part(model, sharing.tensor), batch, recompute, sharing};
+  const TensorMemory<T> memory{tensor_part(model, sharing.tensor, sharing.whole_experts), batch, recompute, sharing};
   for (SharedStage& stage : stages) stage.work = memory.enlarged(std::move(stage.work), split);
   return stages;
 }

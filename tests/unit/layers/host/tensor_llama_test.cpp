@@ -57,18 +57,23 @@ std::vector<Case> cases(Recompute recompute = Recompute::none, bool stops_early 
   }
   return all;
 }
-/// Of a mixture whose experts two ranks divide, with and without a shared expert.
-std::vector<Case> expert_cases() {
+/// Of a mixture, with and without a shared expert, of which ranks have whole experts or parts of all.
+std::vector<Case> expert_cases(Recompute recompute = Recompute::none) {
   std::vector<Case> all;
   for (const int shared_width : {0, 24}) {
     Transformer mixture = model;
     mixture.experts = 4;
     mixture.experts_per_token = 2;
     mixture.shared_width = shared_width;
-    const Sharing sharing{.expert = 2, .whole_experts = true, .sends_activations = true};
-    const std::vector<StageWork> stages = Workload{mixture, batch, Recompute::none}.split(3);
-    const auto shared = share_stages(mixture, batch, Recompute::none, stages, sharing);
-    for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({mixture, Recompute::none, sharing, shared[s].work, shared[s]});
+    const std::vector<StageWork> stages = Workload{mixture, batch, recompute}.split(3);
+    for (Sharing sharing : {Sharing{.expert = 2, .whole_experts = true}, Sharing{.context = 2},
+                            Sharing{.context = 2, .whole_experts = true}, Sharing{.tensor = 2},
+                            Sharing{.tensor = 2, .whole_experts = true}, Sharing{.tensor = 2, .expert = 2, .whole_experts = true},
+                            Sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::ring}}) {
+      sharing.sends_activations = true;
+      const auto shared = share_stages(mixture, batch, recompute, stages, sharing);
+      for (std::size_t s = 0; s < stages.size(); ++s) all.push_back({mixture, recompute, sharing, shared[s].work, shared[s]});
+    }
   }
   return all;
 }
@@ -94,7 +99,8 @@ std::vector<Case> all_cases() {
        {std::pair{Recompute::selective, false}, std::pair{Recompute::full, false}, std::pair{Recompute::full, true}}) {
     for (Case& one : cases(recompute, stops)) all.push_back(std::move(one));
   }
-  for (Case& one : expert_cases()) all.push_back(std::move(one));
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+    for (Case& one : expert_cases(recompute)) all.push_back(std::move(one));
   return all;
 }
 
@@ -229,12 +235,13 @@ TEST_CASE("what is not computed is refused by name") {
   const auto refused = [&](Recompute recompute, const Sharing& sharing, const Batch& of, const char* why) {
     CHECK_THROWS_WITH_AS((TensorLlama<double>{experts.decoder, of, recompute, {}, sharing}), why, InputError);
   };
-  refused(Recompute::full, experts.sharing, batch,
-          "expert parallelism is executed without recomputation; choose --recompute none");
-  Sharing other = experts.sharing;
-  other.context = 2;
-  refused(Recompute::none, other, batch,
-          "expert parallelism is executed without tensor and context parallelism; leave these out");
+  refused(Recompute::none, {.tensor = 2, .sequence_parallel = false}, batch,
+          "tensor parallelism is executed for mixtures of experts with sequence parallelism; choose --sequence-parallel on");
+  Transformer early = experts.decoder;
+  early.early_stop = true;
+  CHECK_THROWS_WITH_AS((TensorLlama<double>{early, batch, Recompute::full, {}, experts.sharing}),
+                       "expert parallelism is executed with experts' forwards repeated whole; early_stop must be false",
+                       InputError);
   refused(Recompute::none, experts.sharing, {.sequence = 16, .microbatch_size = 3, .global_batch = 6},
           "expert parallelism among 2 ranks: a microbatch of 3 sequences cannot be shared equally; choose a multiple");
 }
