@@ -52,10 +52,6 @@ MeshChoice executed_mesh(const ExecutionRequest& request) {
     alone("--expert-parallel", request.expert_parallel, "on GPUs a stage is computed whole by one rank, with all its experts");
   const MeshChoice choice = resolve_mesh(request);
   refuse_idle_sharding(choice.sharding, choice.mesh);
-  if (choice.mesh.whole_experts && choice.sharding == StateSharding::parameters) {
-    throw InputError(concat("--shard-states parameters with --expert-parallel ", request.expert_parallel,
-                            " can be simulated, but not executed; choose gradients"));
-  }
   for (const auto& [flag, ranks] :
        {std::pair{"--tensor-parallel", choice.mesh.tensor}, std::pair{"--context-parallel", choice.mesh.context},
         std::pair{"--expert-parallel", request.expert_parallel}}) {

@@ -243,6 +243,7 @@ TEST_CASE("ranks that divide the experts follow the curve of one device with mic
   for (const std::string mesh :
        {"--schedule 1f1b --cluster 1x2 --expert-parallel 2", "--schedule zb-h1 --cluster 2x2 --expert-parallel 2",
         "--schedule ddp --cluster 1x2 --expert-parallel 2", "--schedule 1f1b --cluster 2x4 --expert-parallel 2 --data-parallel 2",
+        "--schedule ddp --cluster 1x4 --expert-parallel 2 --data-parallel 2 --shard-states parameters",
         "--schedule zb-h1 --cluster 1x4 --expert-parallel 2 --data-parallel 2 --shard-states gradients",
         "--schedule 1f1b --cluster 2x4 --tensor-parallel 2 --expert-parallel 4 --recompute full",
         "--schedule zb-v --cluster 2x4 --context-parallel 2 --expert-parallel 4 --context-exchange ring",
@@ -288,8 +289,6 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   refused("--expert-parallel 2 --cluster 1x2", {"expert parallelism", "has no experts"});
   refused("--expert-parallel 2 --cluster 1x2 --backend cuda --dtype f32", {"--expert-parallel 2", "on GPUs", "all its experts"});
   refused("--expert-parallel 2 --tensor-parallel 4 --cluster 1x4", {"--expert-parallel 2", "--tensor-parallel"});
-  refused("--expert-parallel 2 --cluster 1x2 --shard-states parameters",
-          {"--shard-states parameters", "--expert-parallel 2", "choose gradients"});
   refused("--expert-parallel 3 --cluster 1x3", {"--expert-parallel 3", "8 sequences of a step"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
   refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});

@@ -29,6 +29,9 @@ using namespace reference_training;
 
 const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/moe_golden/M0";
 
+constexpr StateSharding shardings[] = {StateSharding::none, StateSharding::optimizer, StateSharding::gradients,
+                                       StateSharding::parameters};
+
 Splitting among(const Mesh& axes, ContextExchange exchange = ContextExchange::all_gather) {
   Splitting how{true, exchange};
   how.experts = axes.expert;
@@ -87,15 +90,20 @@ TEST_CASE("a recorded mixture by tensor-parallel ranks, with whole experts and a
   check_recorded(reference, "ddp", 1, divided);
   for (const std::string schedule : {"tawpipe", "fsdp"}) check_recorded(reference, schedule, 2, {.tensor = 2});
 }
-TEST_CASE("experts 2 x data 2 and more with shared states and gradients in f64") {
+// With `parameters` FSDP: a unit's experts and the rest are gathered by messages of their own.
+TEST_CASE("experts 2 x data 2 and more with shared states, gradients and parameters in f64") {
   const training::ReferenceRun reference{folder};
-  for (const StateSharding sharding : {StateSharding::none, StateSharding::optimizer, StateSharding::gradients}) {
+  for (const StateSharding sharding : shardings) {
     check_recorded(reference, "1f1b", 2, mesh(2, 2), {.sharding = sharding});
     check_recorded(reference, "ddp", 1, mesh(2, 4), {.sharding = sharding, .overlap_gathers = true});
   }
   check_recorded(reference, "zb-h1", 1, mesh(4, 2), {.sharding = StateSharding::optimizer, .overlap_gradients = true});
-  check_recorded(reference, "1f1b", 1, {.tensor = 2, .context = 2, .data = 2, .whole_experts = true},
-                 {.sharding = StateSharding::gradients});
+  for (const StateSharding sharding : {StateSharding::gradients, StateSharding::parameters}) {
+    check_recorded(reference, "1f1b", 1, {.tensor = 2, .context = 2, .data = 2, .whole_experts = true}, {.sharding = sharding});
+    check_recorded(reference, "ddp", 1, mesh(4), {.sharding = sharding});  // each rank has its experts alone
+  }
+  check_recorded(reference, "zb-v", 2, {.tensor = 2, .expert = 2, .whole_experts = true},
+                 {.sharding = StateSharding::parameters});
 }
 
 /// @return bytes of tokens that all ranks sent in a step, over those that are told
@@ -140,6 +148,29 @@ TEST_CASE("tokens travel in the collectives that are simulated, all copies of th
     check("zb-v", 1, {.tensor = 2, .context = 2, .whole_experts = whole});
   }
   check("zb-v", 2, {.tensor = 2, .expert = 2, .whole_experts = true});
+}
+
+TEST_CASE("weights and gradients of experts and of the rest travel in the bytes that are simulated") {
+  const training::ReferenceRun reference{folder};
+  for (const StateSharding sharding : shardings) {
+    for (const std::string name : {"1f1b", "ddp"}) {
+      CAPTURE(name);
+      CAPTURE(std::string{tawpipe::name(sharding)});
+      const Mesh axes = mesh(2, 2);
+      const Composition with{.sharding = sharding};
+      const auto same = [](std::vector<SharedStage> stages, const Sharing&) { return stages; };
+      const Schedule told = expand_bodies(simulated_schedule<double>(reference, name, 1, axes, among(axes), with, same)).schedule;
+      const Traffic traffic_told = traffic(told, support::cluster(told.ranks()));
+      const auto run = train_steps<double>(reference, tensor_schedule<double>(reference, name, 1, axes, among(axes), with), axes,
+                                           among(axes), {});
+      for (const Payload payload : {Payload::weights, Payload::gradients}) {
+        const auto p = static_cast<std::size_t>(payload);
+        std::int64_t sent = 0;
+        for (const SentBytes& rank : run.back().sent) sent += rank.by_payload[p];
+        CHECK(sent == traffic_told.payload_bytes[p][0] + traffic_told.payload_bytes[p][1]);
+      }
+    }
+  }
 }
 
 // ---- with a shared expert, an odd vocabulary and clipping ---------------------------------------
@@ -240,7 +271,7 @@ TEST_CASE("clipped steps of a mixture with a shared expert by ranks that share s
     CHECK(furthest(shared.losses, alone.losses) <= 1e-12);
     CHECK(furthest(shared.weights, alone.weights) <= 1e-12);
   };
-  for (const StateSharding sharding : {StateSharding::none, StateSharding::optimizer, StateSharding::gradients}) {
+  for (const StateSharding sharding : shardings) {
     for (const std::string name : {"1f1b", "zb-h1"}) check(name, 2, mesh(2, 2), {.sharding = sharding});
     check("1f1b", 1, mesh(2, 4), {.sharding = sharding});
     check("ddp", 1, mesh(2, 2), {.sharding = sharding, .overlap_gathers = true});
@@ -252,7 +283,7 @@ TEST_CASE("clipped steps of a mixture with a shared expert by ranks that share s
       check("zb-h1", 2, {.tensor = 2, .data = 2, .whole_experts = whole}, {}, recompute);
       check("1f1b", 1, {.tensor = 2, .context = 2, .whole_experts = whole}, {}, recompute);
     }
-    check("1f1b", 2, {.tensor = 2, .expert = 2, .whole_experts = true}, {.sharding = StateSharding::gradients}, recompute);
+    check("1f1b", 2, {.tensor = 2, .expert = 2, .whole_experts = true}, {.sharding = StateSharding::parameters}, recompute);
   }
   // These move experts between their ranks.
   for (const std::string name : {"tawpipe", "fsdp"})

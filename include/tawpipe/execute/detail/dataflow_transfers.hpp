@@ -2,6 +2,7 @@
 // Not: computations and updates (dataflow_builder.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -74,6 +75,13 @@ class DataflowTransfers {
     return found;
   }
 
+  /// Whether an end's buffer is one of those that it gave, up to `last`. Nothing to give: it lies there.
+  static bool gave(const MessageEnd& end, BufferId last, BufferId buffer) {
+    if (last == none<BufferId>) return true;
+    const auto until = std::find(end.given.begin(), end.given.end(), last) + 1;
+    return std::find(end.given.begin(), until, buffer) != until;
+  }
+
   TransferFlow parameters(TaskId id, const ParameterMessage& message) const {
     const std::size_t needed = message.by_member() ? message.ends.size() : 1;
     if (message.parts.size() != needed) {
@@ -91,9 +99,14 @@ class DataflowTransfers {
       for (std::size_t e = 0; e < message.ends.size(); ++e) {
         const MessageEnd& end = message.ends[e];
         if (!is_wanted(end.rank)) continue;
+        BufferId last = none<BufferId>;  // that gave
         if (message.gives(part, e) && !set.empty()) {
           std::int64_t found = 0;
-          for (const BufferId buffer : end.given) found += locate(set, flow.count, buffer, false, flow.ends[e].gives);
+          for (const BufferId buffer : end.given) {
+            if (found == set.count()) break;  // the others are filled beside what they hold
+            found += locate(set, flow.count, buffer, false, flow.ends[e].gives);
+            last = buffer;
+          }
           if (found != set.count()) {
             fail(id,
                  concat("rank ", number(end.rank), " gives ", set.count(), " parameters and the buffers it reads hold ", found));
@@ -101,7 +114,7 @@ class DataflowTransfers {
         }
         if (!message.takes(part, e)) continue;
         for (const Use& use : end.taken) {
-          if (message.in_place(part, e, use.access)) continue;
+          if (message.in_place(part, e, use.access) && gave(end, last, use.buffer)) continue;
           locate(set, flow.count, use.buffer, use.access == Access::accumulate, flow.ends[e].takes);
         }
       }
