@@ -255,8 +255,8 @@ TEST_CASE("ranks that divide the experts follow the curve of one device with mic
     CHECK(training.train(6, model + mesh + " --chaos 20 --chaos-seed 3").at("losses") == shared.at("losses"));
   }
   const std::string folder = training.folder / "experts";
-  training.train(3, model + "--schedule 1f1b --cluster 1x4 --expert-parallel 4 --save " + folder);
-  const std::string together = model + "--schedule 1f1b --microbatch 4";
+  training.train(3, model + "--schedule 1f1b --cluster 1x4 --tensor-parallel 2 --expert-parallel 4 --save " + folder);
+  const std::string together = model + "--schedule 1f1b --microbatch 2";
   check_same_curve(training.train(6, together + " --resume " + folder), training.train(6, together));
   for (const std::string mesh :
        {"1f1b --cluster 2x2 --expert-parallel 2", "zb-v --cluster 2x4 --tensor-parallel 2 --expert-parallel 4",

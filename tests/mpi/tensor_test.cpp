@@ -66,7 +66,8 @@ Schedule schedule_of(const std::string& name, int ranks, const Mesh& axes, const
                              of, batch, recompute, sharing, share_stages(of, batch, recompute, logical.stages(), sharing), true),
                          .sequence_parallel = sharing.sequence_parallel,
                          .sharding = StateSharding::optimizer};
-  const TensorSlices slices = axes.whole_experts ? expert_slices(of, axes.expert) : tensor_slices(of, axes.tensor);
+  const TensorSlices slices =
+      axes.whole_experts ? expert_slices(of, axes.expert_parts(), axes.tensor) : tensor_slices(of, axes.tensor);
   return with_gradient_norm(with_tensor_parts(compose(logical, work(1), axes.over(ranks * axes.copies()), with), slices,
                                               sharing.sequence_parallel && axes.tensor > 1));
 }
@@ -181,15 +182,26 @@ TEST_CASE("context-parallel processes give the losses, weights and bytes of thre
   }
 }
 // With a mixture of experts; a microbatch has a sequence of each rank.
-TEST_CASE("processes that divide the experts give the losses, weights and bytes of threads") {
+TEST_CASE("processes that share a mixture give the losses, weights and bytes of threads") {
   const int ranks = session_of_tests().ranks();
   if (ranks % 2 != 0) return;
   const std::vector<std::tuple<std::string, int, int>> runs{
       {"1f1b", ranks / 2, 2}, {"zb-h1", 1, 2}, {"1f1b", 1, ranks == 4 ? 4 : 2}};
   for (const auto& [name, pipeline, experts] : runs) {
     const Mesh axes{.data = ranks / pipeline / experts, .expert = experts, .whole_experts = true};
-    check_processes(name, pipeline, axes, {.expert = experts, .whole_experts = true}, Recompute::none, mixture());
+    check_processes(name, pipeline, axes, {.expert = experts, .whole_experts = true}, Recompute::full, mixture());
   }
+  for (const bool whole : {false, true}) {
+    check_processes("1f1b", ranks / 2, {.tensor = 2, .whole_experts = whole}, {.tensor = 2, .whole_experts = whole},
+                    Recompute::none, mixture());
+    check_processes("zb-h1", 1, {.context = 2, .data = ranks / 2, .whole_experts = whole},
+                    {.context = 2, .whole_experts = whole, .exchange = ContextExchange::ring}, Recompute::selective, mixture());
+  }
+  if (ranks != 4) return;
+  check_processes("1f1b", 1, {.tensor = 2, .expert = 2, .whole_experts = true}, {.tensor = 2, .expert = 2, .whole_experts = true},
+                  Recompute::none, mixture());
+  check_processes("zb-v", 1, {.tensor = 2, .context = 2, .whole_experts = true},
+                  {.tensor = 2, .context = 2, .whole_experts = true}, Recompute::full, mixture());
 }
 TEST_CASE("processes that share stages and compute activations again give the losses, weights and bytes of threads") {
   const int ranks = session_of_tests().ranks();

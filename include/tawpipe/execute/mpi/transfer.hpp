@@ -35,7 +35,8 @@ struct TransferPlan {
   std::vector<Chunk> blocks = {};
   std::int64_t whole = 0;  ///< numbers of all of them and of other members'
   /// Its layers say how many rows a block has (TransferFlow::by_rows): a message of that goes before each
-  /// block, of which then only what there is is sent.
+  /// block, of which then only what there is is sent, from the layer's memory to the layer's memory. Chunks are
+  /// numbered by the other member's block, `own_count` numbers each.
   bool by_rows = false;
   std::vector<Rank> members = {};  ///< of its group
   std::size_t member = 0;          ///< this rank
@@ -56,24 +57,20 @@ inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const Tra
   return plan;
 }
 
-/// Of blocks that may be any part of the room for one, only this rank's are held: those that it sends, by
-/// destination, then those that it receives, by source.
-inline void pack_blocks(const Schedule& schedule, TaskId id, const TransferFlow& flow, std::size_t member, TransferPlan& plan) {
-  const auto n = static_cast<std::int64_t>(flow.ends.size());
-  const auto me = static_cast<std::int64_t>(member);
+/// Of blocks that may be any part of `own_count` numbers: chunks as TransferPlan::by_rows has them.
+inline void number_blocks(const Schedule& schedule, TaskId id, std::size_t member, TransferPlan& plan) {
   const std::int64_t block = plan.blocks.front().count;
   const auto group = schedule.group(schedule.task(id).group);
+  const auto row = static_cast<std::int64_t>(group.size()) * block;
   plan.by_rows = true;
   plan.members.assign(group.begin(), group.end());
   plan.member = member;
   for (Chunk& chunk : plan.ring.initial) chunk.begin -= plan.own_begin;
   for (Chunk& chunk : plan.ring.received) {
-    const std::int64_t from = chunk.begin / (n * block);
-    chunk.begin += (n + from) * block - (from * n + me) * block;
+    const std::int64_t from = chunk.begin / row;
+    chunk.begin += from * block - (from * row + static_cast<std::int64_t>(member) * block);
   }
-  for (std::int64_t from = 0; from < n; ++from) plan.blocks[static_cast<std::size_t>(from)] = {(n + from) * block, block};
-  plan.own_begin = 0;
-  plan.whole = 2 * n * block;
+  plan.own_count = block;
 }
 
 /// The same for a collective of a body. @param member  this rank's part in the group
@@ -95,7 +92,7 @@ inline TransferPlan body_transfer_plan(const Schedule& schedule, TaskId id, cons
       const std::int64_t begin = flow.member_begin[from * n + member];
       plan.blocks.push_back({begin, flow.member_begin[from * n + member + 1] - begin});
     }
-    if (flow.by_rows) pack_blocks(schedule, id, flow, member, plan);
+    if (flow.by_rows) number_blocks(schedule, id, member, plan);
   } else if (!flow.member_begin.empty()) {
     plan.own_begin = flow.member_begin[member];
     plan.own_count = flow.member_begin[member + 1] - plan.own_begin;
@@ -183,27 +180,20 @@ class Transfer {
   /// A body's collective works in a copy, as its buffers are the layer's.
   void fill_from_layer() {
     memory_ = set_.exchange(plan_->body);
+    if (plan_->by_rows) return;
     const bool blocks = !plan_->blocks.empty();
     packed_.resize(static_cast<std::size_t>(blocks ? plan_->whole : memory_.count));
     message_ = packed_.data();
-    if (plan_->by_rows) return fill_rows();
     const bool part = blocks || plan_->ring.summed == 0;  // all_to_all, all_gather
     const std::int64_t begin = part ? plan_->own_begin : 0;
     std::copy_n(reinterpret_cast<const T*>(memory_.from), part ? plan_->own_count : memory_.count, message_ + begin);
     if (blocks) host::add_to_sent(memory_, message_ + begin);
   }
-  void fill_rows() {
-    const T* from = reinterpret_cast<const T*>(memory_.from);
-    for (std::size_t to = 0; to < plan_->members.size(); ++to) {
-      const std::int64_t count = memory_.numbers(memory_.rows, to);
-      std::copy_n(from, count, message_ + plan_->blocks[to].begin - plan_->whole / 2);
-      from += count;
-    }
-  }
   /// Tells each other member how many rows come, and hears it, before the blocks themselves.
   void post_rows() {
     const auto groups = static_cast<std::size_t>(memory_.groups);
     const auto bytes_of_rows = static_cast<int>(groups * sizeof(std::int32_t));
+    std::copy_n(memory_.rows + plan_->member * groups, groups, memory_.arrived + plan_->member * groups);
     for (std::size_t m = 0; m < plan_->members.size(); ++m) {
       if (m == plan_->member) continue;
       const int other = number(plan_->members[m]);
@@ -224,25 +214,39 @@ class Transfer {
     return flag != 0;
   }
   std::int64_t finish_rows() {
-    const auto groups = static_cast<std::size_t>(memory_.groups);
     const std::size_t me = plan_->member;
-    std::copy_n(memory_.rows + me * groups, groups, memory_.arrived + me * groups);
-    T* to = reinterpret_cast<T*>(memory_.to);
+    const Span own = of_rows(memory_.from, memory_.rows, static_cast<std::int64_t>(me) * plan_->own_count);
+    std::copy_n(own.begin, own.count,
+                of_rows(memory_.to, memory_.arrived, static_cast<std::int64_t>(me) * plan_->own_count).begin);
     std::int64_t sent = 0;
-    for (std::size_t m = 0; m < plan_->members.size(); ++m) {
-      const std::int64_t begin = plan_->blocks[m].begin;
-      to = std::copy_n(message_ + (m == me ? begin - plan_->whole / 2 : begin), memory_.numbers(memory_.arrived, m), to);
+    for (std::size_t m = 0; m < plan_->members.size(); ++m)
       if (m != me) sent += memory_.numbers(memory_.rows, m);
-    }
     return sent * static_cast<std::int64_t>(sizeof(T));
   }
-  /// How much of a chunk there is to send.
-  std::int64_t sent_count(const Chunk& chunk) const {
-    if (!plan_->by_rows) return chunk.count;
-    const std::int64_t block = plan_->blocks.front().count;
-    const std::int64_t to = chunk.begin / block;
-    return std::clamp<std::int64_t>(memory_.numbers(memory_.rows, static_cast<std::size_t>(to)) - (chunk.begin - to * block), 0,
-                                    chunk.count);
+
+  struct Span {
+    T* begin;
+    std::int64_t count;
+  };
+  /// What there is of a block from some number of it on. @param rows  of all blocks. @param at  TransferPlan::by_rows
+  Span of_rows(std::byte* memory, const std::int32_t* rows, std::int64_t at) const {
+    const auto member = static_cast<std::size_t>(at / plan_->own_count);
+    const std::int64_t inside = at % plan_->own_count;
+    std::int64_t before = 0;
+    for (std::size_t m = 0; m < member; ++m) before += memory_.numbers(rows, m);
+    const std::int64_t left = std::max<std::int64_t>(memory_.numbers(rows, member) - inside, 0);
+    return {reinterpret_cast<T*>(memory) + before + (left > 0 ? inside : 0), left};
+  }
+  Span cut(Span of, const Chunk& chunk) const { return {of.begin, std::min(of.count, chunk.count)}; }
+  Span sent(const Chunk& chunk) const {
+    return plan_->by_rows ? cut(of_rows(memory_.from, memory_.rows, chunk.begin), chunk)
+                          : Span{message_ + chunk.begin, chunk.count};
+  }
+  /// @pre told(), where rows are
+  Span received(std::size_t i) {
+    const Chunk& chunk = plan_->ring.received[i];
+    if (plan_->by_rows) return cut(of_rows(memory_.to, memory_.arrived, chunk.begin), chunk);
+    return {i < plan_->ring.summed ? staged(i) : message_ + chunk.begin, chunk.count};
   }
   void fill() {
     memory_ = {};
@@ -268,12 +272,12 @@ class Transfer {
   }
 
   void post() {
-    while (receives_.posted < plan_->ring.received.size() && receives_.posted < receives_.done + window &&
+    while (rows_.empty() && receives_.posted < plan_->ring.received.size() && receives_.posted < receives_.done + window &&
            sends_.done >= plan_->ring.sends_before(receives_.posted)) {
       const std::size_t i = receives_.posted;
       const Chunk& chunk = plan_->ring.received[i];
-      T* to = i < plan_->ring.summed ? staged(i) : message_ + chunk.begin;
-      check(MPI_Irecv(to, bytes(chunk.count), MPI_BYTE, other_end(chunk, plan_->ring.previous), plan_->tag_in, set_.comm,
+      const Span to = received(i);
+      check(MPI_Irecv(to.begin, bytes(to.count), MPI_BYTE, other_end(chunk, plan_->ring.previous), plan_->tag_in, set_.comm,
                       &receives_.requests[i % window]),
             "MPI_Irecv");
       ++receives_.posted;
@@ -281,8 +285,9 @@ class Transfer {
     while (sends_.posted < plan_->ring.sends() && sends_.posted < sends_.done + window &&
            sends_.posted < plan_->ring.initial.size() + receives_.done) {
       const Chunk& chunk = plan_->ring.sent(sends_.posted);
-      check(MPI_Isend(message_ + chunk.begin, bytes(sent_count(chunk)), MPI_BYTE, other_end(chunk, plan_->ring.next),
-                      plan_->tag_out, set_.comm, &sends_.requests[sends_.posted % window]),
+      const Span from = sent(chunk);
+      check(MPI_Isend(from.begin, bytes(from.count), MPI_BYTE, other_end(chunk, plan_->ring.next), plan_->tag_out, set_.comm,
+                      &sends_.requests[sends_.posted % window]),
             "MPI_Isend");
       ++sends_.posted;
     }
