@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
 #include <utility>
@@ -90,8 +88,7 @@ class MessageReader {
 /// put there.
 ///
 /// A slot is laid out for all that it holds until it is written again: a shard of a stage lies
-/// where a gather, which brings the others, puts it; of several gathers that each bring some, what
-/// they bring lies in order.
+/// where a gather, which brings the others, puts it.
 class Rooms {
  public:
   /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses +
@@ -132,25 +129,6 @@ class Rooms {
     return sets_[index(schedule_.split(task.split)[part])];
   }
 
-  /// What two gathers bring into one slot, in order; what the later one brings, if that has all.
-  const PackedParameters& both(const PackedParameters& earlier, const PackedParameters& later) {
-    const auto [at, added] = joined_.try_emplace({&earlier, &later}, nullptr);
-    if (!added) return *at->second;
-    std::int64_t repeated = 0;
-    for (const ParameterRange& range : earlier.ranges())
-      later.for_each_part(range, [&](const ParameterRange& part, std::int64_t) { repeated += part.count(); });
-    if (repeated == earlier.count()) return *(at->second = &later);
-    std::vector<ParameterRange> all{earlier.ranges()};
-    all.insert(all.end(), later.ranges().begin(), later.ranges().end());
-    std::sort(all.begin(), all.end(), [](const ParameterRange& a, const ParameterRange& b) { return a.begin < b.begin; });
-    std::vector<ParameterRange> ranges;
-    for (ParameterRange range : all) {
-      if (!ranges.empty()) range.begin = std::max(range.begin, ranges.back().end);  // padding of both
-      if (range.begin < range.end) append(ranges, range);
-    }
-    return *(at->second = &unions_.emplace_back(std::move(ranges)));
-  }
-
   /// All sets of a split, in order.
   const PackedParameters& whole(SplitId split) {
     const auto [at, added] = wholes_.try_emplace(split);
@@ -164,10 +142,8 @@ class Rooms {
 
   const Schedule& schedule_;
   PackedParameters nothing_;
-  std::vector<PackedParameters> sets_;          ///< [set]
-  std::map<SplitId, PackedParameters> wholes_;  ///< what gathers produce
-  std::deque<PackedParameters> unions_;         ///< what two of them do
-  std::map<std::pair<const PackedParameters*, const PackedParameters*>, const PackedParameters*> joined_;
+  std::vector<PackedParameters> sets_;            ///< [set]
+  std::map<SplitId, PackedParameters> wholes_;    ///< what gathers produce
   std::vector<const PackedParameters*> rooms_;    ///< [buffer]
   std::vector<const PackedParameters*> layouts_;  ///< of each write into a slot, in order
   std::size_t next_ = 0;                          ///< of layouts_
@@ -239,7 +215,7 @@ TAWPIPE_INLINE void Rooms::find_layouts(std::span<const TaskId> order) {
         layout = layouts_.size();
         layouts_.push_back(&brought(task, schedule_.buffer(use.buffer).rank));
       } else if (use.access == Access::read_write && gathers(task.op) && layout != unwritten) {
-        layouts_[layout] = &both(*layouts_[layout], brought(task, schedule_.buffer(use.buffer).rank));
+        layouts_[layout] = &brought(task, schedule_.buffer(use.buffer).rank);
       }
     }
   }

@@ -52,27 +52,6 @@ TEST_CASE("a slot has room for what tasks bring, from the first write on for all
   CHECK(rooms[slot].count() == 400'000);
 }
 
-TEST_CASE("what several gathers bring into one slot lies there in order, with the padding of both") {
-  Halves halves;
-  ScheduleBuilder& builder = halves.builder;
-  const PiecesId ends = builder.pieces({{0, 100}, {900'000, 1'000'002}});
-  const PiecesId middle = builder.pieces({{100, 900'000}, {1'000'000, 1'000'001}});
-  const BufferId own = builder.persistent(0, {ContentKind::weights, StageId{0}, halves.first}, Bytes{400'000});
-  const BufferId slot = builder.persistent_copy(0, Content{ContentKind::weights}, Bytes{1'000'003});
-  const auto gather = [&](PiecesId set, Access access) {
-    return builder.add(halves.task(Op::all_gather, {set, builder.pieces({})}), {{own, Access::read}, {slot, access}});
-  };
-  const TaskId first = gather(middle, Access::write);
-  gather(ends, Access::read_write);
-  const TaskId alone = gather(ends, Access::write);
-  const Schedule schedule = builder.build();
-  Rooms rooms{schedule};
-  rooms.run(first);
-  CHECK(rooms[slot].ranges() == std::vector<ParameterRange>{{0, 1'000'002}});
-  rooms.run(alone);
-  CHECK(rooms[slot].find({100, 200}) == -1);
-}
-
 TEST_CASE("each op's ends give and take what its table says") {
   Halves halves;
   ScheduleBuilder& builder = halves.builder;

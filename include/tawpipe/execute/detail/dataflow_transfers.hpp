@@ -75,11 +75,17 @@ class DataflowTransfers {
     return found;
   }
 
-  /// Whether an end's buffer is one of those that it gave, up to `last`. Nothing to give: it lies there.
-  static bool gave(const MessageEnd& end, BufferId last, BufferId buffer) {
-    if (last == none<BufferId>) return true;
-    const auto until = std::find(end.given.begin(), end.given.end(), last) + 1;
-    return std::find(end.given.begin(), until, buffer) != until;
+  static bool is_taken(const MessageEnd& end, BufferId buffer) {
+    return std::any_of(end.taken.begin(), end.taken.end(), [&](const Use& use) { return use.buffer == buffer; });
+  }
+  /// Whether an end of a gather has all of what it gives beside where it gathers, as the contents are proven
+  /// (verify/detail/message_walk.hpp): then that buffer is only filled.
+  bool gives_apart(const ParameterMessage& message, const MessageEnd& end, const PackedParameters& set) const {
+    if (is_sum(message.op) || end.given.size() < 2) return false;
+    std::vector<Segment> apart;
+    std::int64_t found = 0;
+    for (const BufferId buffer : end.given) found += is_taken(end, buffer) ? 0 : locate(set, 0, buffer, false, apart);
+    return found == set.count();
   }
 
   TransferFlow parameters(TaskId id, const ParameterMessage& message) const {
@@ -99,13 +105,13 @@ class DataflowTransfers {
       for (std::size_t e = 0; e < message.ends.size(); ++e) {
         const MessageEnd& end = message.ends[e];
         if (!is_wanted(end.rank)) continue;
-        BufferId last = none<BufferId>;  // that gave
+        bool apart = false;
         if (message.gives(part, e) && !set.empty()) {
           std::int64_t found = 0;
+          apart = gives_apart(message, end, set);
           for (const BufferId buffer : end.given) {
-            if (found == set.count()) break;  // the others are filled beside what they hold
+            if (apart && is_taken(end, buffer)) continue;
             found += locate(set, flow.count, buffer, false, flow.ends[e].gives);
-            last = buffer;
           }
           if (found != set.count()) {
             fail(id,
@@ -114,7 +120,7 @@ class DataflowTransfers {
         }
         if (!message.takes(part, e)) continue;
         for (const Use& use : end.taken) {
-          if (message.in_place(part, e, use.access) && gave(end, last, use.buffer)) continue;
+          if (message.in_place(part, e, use.access) && !apart) continue;
           locate(set, flow.count, use.buffer, use.access == Access::accumulate, flow.ends[e].takes);
         }
       }
