@@ -32,7 +32,7 @@ class BalanceLoss {
       : factor_{rules.balance},
         layers_{model.layers - model.dense_layers},
         experts_{model.experts},
-        rows_{static_cast<double>(batch.tokens()) * layers_},
+        rows_{static_cast<double>(batch.tokens() * layers_)},
         counts_(is_used() ? static_cast<std::size_t>(batch.microbatches() * layers_ * experts_) : 0),
         known_(is_used() ? static_cast<std::size_t>(batch.microbatches() * layers_) : 0),
         probabilities_(counts_.size()),
