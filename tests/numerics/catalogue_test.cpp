@@ -98,15 +98,19 @@ TEST_CASE("a loss that balances experts where a rank computes all layers of its 
   const ReferenceRun reference{experts_folder + "/M1"};
   for (const char* const name : {"ddp", "fsdp", "weipipe", "tawpipe"}) {
     CAPTURE(name);
-    const Schedule schedule = build_schedule(
-        name, {.workload = reference_training::reference_work<double>(reference, Recompute::selective), .nodes = {{2, 2}}});
+    const Schedule schedule =
+        build_schedule(name, {.workload = reference_training::reference_work<double>(reference, Recompute::selective),
+                              .nodes = DeviceGroups{{2, 2}},
+                              .options = {}});
     for (const NumericsCheck& check : reference_training::train_reference<double>(reference, schedule, Recompute::selective)) {
       CAPTURE(check.quantity);
       CHECK(check.difference <= check.tolerance);
     }
   }
-  const Schedule pipeline = build_schedule(
-      "1f1b", {.workload = reference_training::reference_work<double>(reference, Recompute::none), .nodes = {{2}}});
+  const Schedule pipeline =
+      build_schedule("1f1b", {.workload = reference_training::reference_work<double>(reference, Recompute::none),
+                              .nodes = DeviceGroups{{2}},
+                              .options = {}});
   CHECK_THROWS_AS(reference_training::train_reference<double>(reference, pipeline, Recompute::none), InputError);
 }
 TEST_CASE("configuration B under every schedule in f32") {
