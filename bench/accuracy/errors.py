@@ -5,6 +5,7 @@
   bench/accuracy/errors.py truth.json            # prints the table
   bench/accuracy/errors.py truth.json --score    # how many of runs left out the intervals hold
   bench/accuracy/errors.py truth.json --one-step # the error that is left when one step of a model is known
+  bench/accuracy/errors.py truth.json --moved    # and when predictions are moved by the mean error of other sources
 
 A class is software, mixture or dense, bits of GEMMs, generation of the device. Runs of one source, model, device and format are
 alike, so n of them weigh as sqrt(n). A pair is two layouts of one job of one source.
@@ -81,11 +82,41 @@ def one_step(rows):
     return sources
 
 
+def mean_of_class(classes, key, wider_runs=3):
+    """The mean error that expected_error.hpp has of a class, by a table without some runs."""
+    software = collections.defaultdict(list)
+    for of, _, weight, mean, _ in classes:
+        software[of[0]].append((weight, mean))
+    pooled = lambda runs: (sum(w for w, _ in runs), sum(w * mean for w, mean in runs) / sum(w for w, _ in runs))
+    mean = sum(pooled(runs)[1] for runs in software.values()) / len(software)
+    for depth in range(1, 5):
+        like = [(weight, one) for of, _, weight, one, _ in classes if of[:depth] == key[:depth]]
+        if not like:
+            break
+        weight, own = pooled(like)
+        mean = (weight * own + wider_runs * mean) / (weight + wider_runs)
+    return mean
+
+
+def moved(rows):
+    """Of dense models and of mixtures: runs, the mean error of their predictions, and of these times the mean ratio of measured
+    to predicted time of their class in other sources."""
+    found = {"dense": [], "mixtures": []}
+    for source in {row["source"] for row in rows}:
+        classes = list(table([row for row in rows if row["source"] != source]))
+        for row in (row for row in rows if row["source"] == source):
+            mean = mean_of_class(classes, tuple(row[key] for key in CLASS))
+            errors = (abs(math.exp(-row["error"]) - 1), abs(math.exp(mean - row["error"]) - 1))
+            found["mixtures" if row["mixture"] else "dense"].append(errors)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=argparse.FileType(encoding="utf-8"), help="what tawpipe reproduce --experts --json wrote")
     parser.add_argument("--score", action="store_true", help="the share of runs in interval_s, by source")
     parser.add_argument("--one-step", action="store_true", help="the error with one measured step of a model, by source")
+    parser.add_argument("--moved", action="store_true", help="the error of predictions moved by that of other sources' runs")
     arguments = parser.parse_args()
     answer = json.load(arguments.file)
     if arguments.score:
@@ -102,6 +133,11 @@ def main():
             if before:
                 print(f"{source}: {len(before)} runs, {sum(before) / len(before):.1%} off, "
                       f"{sum(after) / len(after):.1%} with one measured step")
+        return
+    if arguments.moved:
+        for kind, errors in moved(rows).items():
+            before, after = (sum(error[i] for error in errors) / len(errors) for i in range(2))
+            print(f"{kind}: {len(errors)} runs, {before:.1%} off, {after:.1%} moved by the mean error of other sources")
         return
     for (software, mixture, bits, generation), count, weight, mean, deviation in table(rows):
         print(f'    {{{{Software::{software}, {str(mixture).lower()}, {bits}, "{generation}"}}, '
