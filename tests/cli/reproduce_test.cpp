@@ -168,7 +168,7 @@ TEST_CASE("a row says the network of its nodes") {
   const support::Folder folder;
   std::string rows;
   for (const char* network : {"", "8 x 200 Gb/s RoCE a node", "4 x 100 Gb/s RoCE a node", "RoCE between nodes"})
-    rows += std::string{"lab,gpt,A100,16,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,1,BF16,none,none,,1,,,"} +
+    rows += std::string{"lab,gpt,A100,16,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,1,BF16,none,none,,1,,,,"} +
             network + "\n";
   const std::string names = truth_names.substr(0, truth_names.size() - 1) + ",interconnect\n";
   const json answer = json::parse(run("reproduce --json - " + folder.write("runs.csv", names + rows)).out);
@@ -179,7 +179,7 @@ TEST_CASE("a row says the network of its nodes") {
   CHECK(seconds[2] > seconds[0]);
   CHECK(seconds[3] == seconds[0]);
   const std::string other = truth_names.substr(0, truth_names.size() - 1) + ",network\n";
-  const std::string row = "lab,gpt,A100,16,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,1,BF16,none,none,,1,,,";
+  const std::string row = "lab,gpt,A100,16,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,1,1,1,1,1,1,BF16,none,none,,1,,,,";
   const json said =
       json::parse(run("reproduce --json - " + folder.write("said.csv", other + row + "4x100 RoCE\n" + row + "1600 RoCE\n")).out);
   CHECK(said.at("sources")[0].at("predictions")[0].at("predicted_s") == seconds[2]);

@@ -288,7 +288,7 @@ TEST_CASE("what no executor runs of a mesh is refused by its flag") {
   refused("--context-parallel 2 --cluster 1x2 --offload optimizer", {"--offload optimizer", "--context-parallel 2"});
   refused("--expert-parallel 2 --cluster 1x2", {"expert parallelism", "has no experts"});
   refused("--expert-parallel 2 --cluster 1x2 --backend cuda --dtype f32", {"--expert-parallel 2", "on GPUs", "all its experts"});
-  refused("--expert-parallel 2 --tensor-parallel 4 --cluster 1x4", {"--expert-parallel 2", "--tensor-parallel"});
+  refused("--expert-parallel 2 --tensor-parallel 4 --cluster 1x4", {"--expert-parallel 2", "multiple of tensor 4"});
   refused("--expert-parallel 3 --cluster 1x3", {"--expert-parallel 3", "8 sequences of a step"});
   refused("--data-parallel 3 --cluster 1x4", {"data 3", "does not divide", "4 devices"});
   refused("--data-parallel 3 --cluster 1x3", {"8 microbatches cannot be shared equally by 3"});

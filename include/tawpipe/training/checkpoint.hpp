@@ -240,7 +240,8 @@ class Checkpoint {
     compare("biases of the MLP", found.mlp_bias ? 1 : 0, wanted.mlp_bias ? 1 : 0);
     compare("norms of query and key", static_cast<int>(found.qk_norm), static_cast<int>(wanted.qk_norm));
     DecoderConstants computed = constants;
-    computed.positions = config_.constants.positions;  // compute nothing
+    computed.positions = config_.constants.positions;                                        // compute nothing
+    if (computed.router.bias.empty()) computed.router.bias = config_.constants.router.bias;  // a config.json has none
     if (computed == config_.constants) return;
     throw InputError(concat("checkpoint ", quote(path_),
                             " has other constants (rope_theta, rms_norm_eps, rope_scaling, the router's) than the ",
