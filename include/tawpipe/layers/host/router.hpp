@@ -173,7 +173,7 @@ class Router {
     if (groups_ > 1) close_groups(biased, groups_, experts_ / groups_, open_groups_);
     choose_largest(biased, experts_, chosen_, expert, weight);
     for (std::int64_t i = 0; i < chosen_; ++i) score[i] = logits[expert[i]];
-    const T factor = sum_to_one_ ? scale_ / (sum(score) + small) : scale_;
+    const T factor = sum_to_one_ ? scale_ / (sum(score) + least_sum) : scale_;
     for (std::int64_t i = 0; i < chosen_; ++i) weight[i] = factor * score[i];
   }
   T sum(const T* of_chosen) const {
@@ -187,7 +187,7 @@ class Router {
   }
   /// Weights [k] become the gradients of their logits.
   void of_sigmoids(T* weight, const T* score, const T* gradient) const {
-    const T factor = sum_to_one_ ? T{1} / (sum(score) + small) : T{1};
+    const T factor = sum_to_one_ ? T{1} / (sum(score) + least_sum) : T{1};
     const T mean = sum_to_one_ ? sum_of<T>(chosen_, [=](std::int64_t i) { return weight[i] * gradient[i]; }) : T{0};
     for (std::int64_t i = 0; i < chosen_; ++i) {
       weight[i] = (scale_ * gradient[i] - mean) * factor * score[i] * (T{1} - score[i]);
@@ -224,7 +224,7 @@ class Router {
     begin[0] = 0;
   }
 
-  static constexpr T small = static_cast<T>(1e-20);  // so that a sum of 0 divides
+  static constexpr T least_sum = static_cast<T>(1e-20);  // so that a sum of 0 divides
 
   std::int64_t hidden_;
   std::int64_t experts_;
