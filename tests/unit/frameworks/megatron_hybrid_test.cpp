@@ -75,6 +75,7 @@ TEST_CASE("a pattern has stages and layers that predict further tokens") {
   CHECK(read.stage_cut.layers == std::vector<std::int32_t>{4, 4, 3, 4});
   REQUIRE(read.model->mtp.size() == 1);
   CHECK(read.model->decoder().kinds[read.model->mtp[0]].sublayers.size() == 2);
+  CHECK(has(join(job(small + "--mtp-num-layers 2 --hybrid-layer-pattern M-M-/*-").notes, "\n"), "the pattern's 1 count"));
   CHECK(has(join(job(small + "--num-layers 3 --hybrid-layer-pattern M-M-").notes, "\n"), "the pattern's 4 layers count"));
 }
 
@@ -92,6 +93,9 @@ TEST_CASE("what is not modelled is refused by name") {
   CHECK(has(refusal(pattern + "MDM"), "--hybrid-layer-pattern: layers 'D' are not modelled; M (Mamba-2), G"));
   CHECK(has(refusal(pattern + "ME"), "layers E need --num-experts"));
   CHECK(has(refusal(pattern + "'M-|M-|M-' --pipeline-model-parallel-size 2"), "3 stages are no multiple of 2 pipeline ranks"));
+  CHECK(has(refusal(pattern + "MM --hybrid-override-pattern MM"), "not with --hybrid-layer-pattern, whose old name it is"));
+  CHECK(has(refusal(pattern + "'M-|M-' --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2"),
+            "--hybrid-layer-pattern: not with --num-virtual-stages-per-pipeline-rank"));
   CHECK(has(refusal(pattern + "MM*M --mamba-num-heads 7"), "--hybrid-layer-pattern: "));
   CHECK(has(refusal(pattern + "MM*M --window-size 127,0"), "windows, sinks and bounded functions"));
   CHECK(has(refusal(pattern + "MM*M --mtp-num-layers 1"), "needs the layers of each, after a /"));

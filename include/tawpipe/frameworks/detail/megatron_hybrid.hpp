@@ -18,7 +18,6 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/detail/megatron_kinds.hpp"
 #include "tawpipe/frameworks/megatron_flags.hpp"
-#include "tawpipe/model/stage_cut.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -60,11 +59,13 @@ struct HybridLayers {
 
 /// "M-M*|M-ME/*E/*E": layers, "|" between stages, then those that predict further tokens.
 /// Source: as letters_by_shares(): Symbols, ParsedHybridPattern; megatron/training/arguments.py: validate_args
-/// (August 2026; up to core 0.16 the flag is --hybrid-override-pattern).
+/// (August 2026; --hybrid-override-pattern is its old name).
 inline HybridLayers hybrid_layers(const ReadSettings<MegatronFlags>& read) {
   const MegatronFlags& flags = read.values;
   const std::string_view named = hybrid_flag(read);
   HybridLayers found;
+  if (!flags.hybrid_pattern.empty() && !flags.hybrid_override.empty())
+    read.fail("--hybrid-override-pattern", "not with --hybrid-layer-pattern, whose old name it is");
   const std::string& pattern = flags.hybrid_pattern.empty() ? flags.hybrid_override : flags.hybrid_pattern;
   if (pattern.empty()) {
     const auto share = [&](std::string_view flag, const std::string& text) {
@@ -105,7 +106,11 @@ inline void count_hybrid_layers(ReadSettings<MegatronFlags>& read) {
   MegatronFlags& flags = read.values;
   if (flags.layers != 0 && flags.layers != layers) read.note("--num-layers", concat("the pattern's ", layers, " layers count"));
   flags.layers = layers;
-  if (!found.further.empty()) flags.mtp_layers = static_cast<int>(found.further.size());
+  if (found.further.empty()) return;
+  const auto further = static_cast<int>(found.further.size());
+  if (flags.mtp_layers != 0 && flags.mtp_layers != further)
+    read.note("--mtp-num-layers", concat("the pattern's ", further, " count"));
+  flags.mtp_layers = further;
 }
 
 /// A layer by its letter. @param equal  attention and MLP or experts of a layer where all are alike
@@ -184,22 +189,6 @@ inline void read_megatron_hybrid(const ReadSettings<MegatronFlags>& read, Transf
   } catch (const InputError& error) {
     read.fail(named, error.what());
   }
-}
-
-/// The layers of each stage, where the pattern has them.
-inline StageCut hybrid_stage_cut(const ReadSettings<MegatronFlags>& read) {
-  StageCut cut;
-  const std::string_view named = hybrid_flag(read);
-  if (named.empty()) return cut;
-  cut.layers = hybrid_layers(read).stages;
-  const MegatronFlags& flags = read.values;
-  if (std::ssize(cut.layers) % flags.pipeline != 0)
-    read.fail(named, concat(cut.layers.size(), " stages are no multiple of ", flags.pipeline, " pipeline ranks"));
-  for (const std::string_view other :
-       {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--pipeline-model-parallel-layout"}) {
-    if (!cut.layers.empty() && read.has(other)) read.fail(other, concat("not with the stages of ", named));
-  }
-  return cut;
 }
 
 }  // namespace tawpipe::v0::detail

@@ -123,9 +123,21 @@ inline StageCut megatron_stage_cut(const ReadSettings<MegatronFlags>& read) {
       if (read.has(other)) read.fail(flag, concat("not with ", other));
     }
   };
-  if (StageCut hybrid = hybrid_stage_cut(read); !hybrid.layers.empty()) return hybrid;
   constexpr std::string_view embedding = "--account-for-embedding-in-pipeline-split";
   constexpr std::string_view loss = "--account-for-loss-in-pipeline-split";
+  const auto check_multiple = [&](const StageCut& cut, std::string_view flag) {
+    if (std::ssize(cut.layers) % flags.pipeline != 0)
+      read.fail(flag, concat(cut.layers.size(), " stages are no multiple of ", flags.pipeline, " pipeline ranks"));
+  };
+  if (const std::string_view pattern = hybrid_flag(read); !pattern.empty()) {
+    StageCut cut{.layers = hybrid_layers(read).stages};
+    if (!cut.layers.empty()) {
+      alone(pattern, {first, last, layout, embedding, loss, "--num-layers-per-virtual-pipeline-stage",
+                      "--num-virtual-stages-per-pipeline-rank"});
+      check_multiple(cut, pattern);
+      return cut;
+    }
+  }
   if (read.has(layout)) {
     alone(layout,
           {first, last, embedding, loss, "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"});
@@ -138,8 +150,7 @@ inline StageCut megatron_stage_cut(const ReadSettings<MegatronFlags>& read) {
       read.fail(layout, error.what());
     }
     const std::int64_t layers = sum_of(cut.layers);
-    if (std::ssize(cut.layers) % flags.pipeline != 0)
-      read.fail(layout, concat(cut.layers.size(), " stages are no multiple of ", flags.pipeline, " pipeline ranks"));
+    check_multiple(cut, layout);
     if (flags.layers > 0 && layers != flags.layers)
       read.fail(layout, concat("the stages have ", layers, " layers together, and the model has ", flags.layers));
     return cut;
